@@ -1,0 +1,79 @@
+# Two commands on a fresh machine (Python 3.10+, make, a C++ compiler):
+#   make demo    the main job, on generated data
+#   make test    every test, C++ and Python
+# Each sets up what it needs in .venv and says what it does.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
+CPP    := build/cpp
+FUZZ   := build/fuzz
+
+NATIVE := CMakeLists.txt pyproject.toml $(wildcard core/*.h core/*.cc core/bind/*.h core/bind/*.cc docs/errors/*.md)
+
+.PHONY: help demo test test-cpp test-python lint format bench fuzz clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+	@echo "also: lint, format, bench, fuzz (clang, long), clean"
+
+# pip before 25.1 does not know dependency groups, and resolves the test set for minutes.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade "pip>=25.1"
+
+$(VENV)/.build: $(BIN)/python
+	$(PIP) install "scikit-build-core>=0.11" "nanobind>=2.4" "cmake>=3.18" ninja
+	@touch $@
+
+$(VENV)/.package: $(VENV)/.build $(NATIVE)
+	$(PIP) install --no-build-isolation -e .
+	@touch $@
+
+# Torch alone and first: resolved together with the rest, pip may choose another build of it.
+$(VENV)/.test: $(VENV)/.build pyproject.toml
+	$(PIP) install "torch==2.13.0"
+	$(PIP) install --group test
+	@touch $@
+
+demo: $(VENV)/.package
+	$(BIN)/rekord demo
+
+test: lint test-cpp test-python
+
+lint: $(VENV)/.test $(VENV)/.package
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+
+test-cpp: $(VENV)/.build
+	$(BIN)/cmake -S . -B $(CPP) -G Ninja -DREKORD_TESTS=ON -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) > /dev/null
+	$(BIN)/cmake --build $(CPP)
+	$(CPP)/core_tests
+	$(BIN)/ctest --test-dir $(CPP) --output-on-failure --no-tests=error
+
+test-python: $(VENV)/.test $(VENV)/.package
+	$(BIN)/python -m pytest -n 2 -m "not long"
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
+
+bench: $(VENV)/.test $(VENV)/.package
+	$(BIN)/python benchmarks/run.py
+
+# Coverage-guided, needs clang with libFuzzer; FUZZ_SECONDS for each target.
+FUZZ_SECONDS ?= 600
+fuzz: $(VENV)/.build
+	$(BIN)/cmake -S . -B $(FUZZ) -G Ninja -DREKORD_TESTS=ON -DREKORD_LIBFUZZER=ON \
+	  -DCMAKE_CXX_COMPILER=$${CXX:-clang++} -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) > /dev/null
+	$(BIN)/cmake --build $(FUZZ)
+	for target in crc frame wire decode; do \
+	  mkdir -p $(FUZZ)/found/$$target && \
+	  $(FUZZ)/$${target}_fuzz -max_total_time=$(FUZZ_SECONDS) -timeout=5 -rss_limit_mb=512 \
+	    $(FUZZ)/found/$$target core/fuzz/corpus/$$target || exit 1; \
+	done
+
+clean:
+	rm -rf build dist

@@ -1,0 +1,11 @@
+// The parts of the Python module. Only files in this folder include nanobind.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace rekord {
+
+void bind_frames(nanobind::module_& module);
+void bind_examples(nanobind::module_& module);
+
+}  // namespace rekord

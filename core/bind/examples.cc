@@ -1,0 +1,96 @@
+// Example and SequenceExample as Python values, without a schema.
+#include "bind/bind.h"
+
+#include <nanobind/ndarray.h>
+
+#include <memory>
+
+#include "bind/buffer.h"
+#include "survey.h"
+
+namespace nb = nanobind;
+
+namespace rekord {
+namespace {
+
+template <class Number>
+nb::object to_array(const FeatureView& feature,
+                    size_t (*copy)(const FeatureView&, std::span<Number>) noexcept) {
+  auto values = std::make_unique<Number[]>(feature.count);
+  copy(feature, {values.get(), feature.count});
+  Number* data = values.get();
+  nb::capsule owner(values.release(), [](void* p) noexcept { delete[] static_cast<Number*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, Number, nb::ndim<1>>(data, {feature.count}, owner));
+}
+
+nb::object to_python(const FeatureView& feature) {
+  switch (feature.kind) {
+    case Kind::ints:
+      return to_array<int64_t>(feature, copy_ints);
+    case Kind::floats:
+      return to_array<float>(feature, copy_floats);
+    case Kind::bytes: {
+      nb::list values;
+      for_each_bytes(feature,
+                     [&](Bytes value) { values.append(nb::bytes(value.data(), value.size())); });
+      return values;
+    }
+    case Kind::unset:
+      break;
+  }
+  return nb::none();
+}
+
+// Builds the dicts. A key that comes again replaces what was there.
+struct Builder {
+  nb::dict context;
+  nb::dict lists;
+  nb::list current;
+
+  static nb::str name(std::string_view key) { return nb::str(key.data(), key.size()); }
+
+  void feature(std::string_view key, const FeatureView& view) {
+    context[name(key)] = to_python(view);
+  }
+  void begin_steps(std::string_view key) {
+    current = nb::list();
+    lists[name(key)] = current;
+  }
+  void step(const FeatureView& view) { current.append(to_python(view)); }
+  void end_steps() noexcept {}
+};
+
+nb::object decode_payload(const nb::bytes& payload, bool sequence) {
+  const Bytes bytes(static_cast<const std::byte*>(payload.data()), payload.size());
+  Scratch scratch;
+  Problem problem;
+  {
+    // Everything is proven before the first Python object is made.
+    nb::gil_scoped_release unlocked;
+    SurveyScratch survey_scratch;
+    problem = survey(bytes, sequence, survey_scratch).problem;
+  }
+  if (problem) return nb::cast(problem);
+  Builder builder;
+  Walk<Builder> walk(bytes, builder, scratch);
+  if (sequence) {
+    walk.sequence();
+    return nb::make_tuple(builder.context, builder.lists);
+  }
+  walk.example();
+  return std::move(builder.context);
+}
+
+}  // namespace
+
+void bind_examples(nb::module_& module) {
+  module.def(
+      "decode_example", [](const nb::bytes& payload) { return decode_payload(payload, false); },
+      nb::arg("payload"), "An Example as a dict, or the Problem that it has.");
+  module.def(
+      "decode_sequence", [](const nb::bytes& payload) { return decode_payload(payload, true); },
+      nb::arg("payload"),
+      "A SequenceExample as (context, lists of steps), or the Problem that it has.");
+}
+
+}  // namespace rekord

@@ -1,0 +1,93 @@
+#include "frame.h"
+
+#include <algorithm>
+
+#include "crc32c.h"
+
+namespace rekord {
+namespace {
+
+// Longer than any message that protobuf takes: a length like this beside too few
+// bytes is not a file that was cut, it is a length that was never true.
+constexpr uint64_t kLongestMessage = 0x7fffffff;
+
+}  // namespace
+
+bool header_agrees(const std::byte* header) noexcept {
+  return load_le<uint32_t>(header + 8) == mask_crc(crc32c_u64(load_le<uint64_t>(header)));
+}
+
+Scan scan(Bytes bytes, uint64_t remaining, std::vector<Extent>& payloads) {
+  Scan result;
+  size_t at = 0;
+  while (true) {
+    result.consumed = at;
+    const size_t have = bytes.size() - at;
+    const uint64_t most = remaining - at;
+    if (have == 0 && most == 0) return result;
+    if (have < kHeaderBytes) {
+      if (most < kHeaderBytes && have == most)
+        result.problem = {Fault::cut_header, at, kHeaderBytes, have};
+      else
+        result.needed = kHeaderBytes;
+      return result;
+    }
+    const std::byte* header = bytes.data() + at;
+    const uint64_t length = load_le<uint64_t>(header);
+    const uint32_t stored = load_le<uint32_t>(header + 8);
+    const uint32_t computed = mask_crc(crc32c_u64(length));
+    if (stored != computed) {
+      result.problem = {Fault::length_crc, at, stored, computed};
+      return result;
+    }
+    if (most < kFramingBytes || length > most - kFramingBytes) {
+      if (length > kLongestMessage)
+        result.problem = {Fault::impossible_length, at, most - kHeaderBytes, length};
+      else
+        result.problem = {Fault::cut_record, at, length + kFramingBytes, most};
+      return result;
+    }
+    if (have < kFramingBytes || length > have - kFramingBytes) {
+      result.needed = length + kFramingBytes;
+      return result;
+    }
+    const Bytes payload(header + kHeaderBytes, static_cast<size_t>(length));
+    const uint32_t payload_stored = load_le<uint32_t>(payload.data() + payload.size());
+    const uint32_t payload_computed = masked_crc32c(payload);
+    if (payload_stored != payload_computed) {
+      result.problem = {Fault::payload_crc, at, payload_stored, payload_computed};
+      result.needed = length + kFramingBytes;
+      return result;
+    }
+    payloads.push_back({at + kHeaderBytes, length});
+    at += static_cast<size_t>(length) + kFramingBytes;
+  }
+}
+
+Resync find_frame(Bytes bytes, size_t from, uint64_t remaining) noexcept {
+  size_t at = from;
+  for (; at + kHeaderBytes <= bytes.size(); ++at) {
+    const std::byte* header = bytes.data() + at;
+    if (!header_agrees(header)) continue;
+    const uint64_t length = load_le<uint64_t>(header);
+    const uint64_t most = remaining - at;
+    if (most < kFramingBytes || length > most - kFramingBytes) continue;
+    const size_t have = bytes.size() - at;
+    if (have < kFramingBytes || length > have - kFramingBytes)
+      return {at, false, length + kFramingBytes};
+    const Bytes payload(header + kHeaderBytes, static_cast<size_t>(length));
+    if (load_le<uint32_t>(payload.data() + payload.size()) == masked_crc32c(payload))
+      return {at, true, 0};
+  }
+  return {std::min(at, bytes.size()), false, kHeaderBytes};
+}
+
+void write_frame(std::byte* out, Bytes payload) noexcept {
+  const uint64_t length = payload.size();
+  store_le<uint64_t>(out, length);
+  store_le<uint32_t>(out + 8, mask_crc(crc32c_u64(length)));
+  if (!payload.empty()) std::memcpy(out + kHeaderBytes, payload.data(), payload.size());
+  store_le<uint32_t>(out + kHeaderBytes + payload.size(), masked_crc32c(payload));
+}
+
+}  // namespace rekord

@@ -1,0 +1,59 @@
+// A TFRecord file is a plain run of frames: no header, no footer, no count.
+//
+//     0        8     12           12+L    16+L
+//     | length | crc | payload L… | crc   |
+//
+// The length has a checksum of its own, so that a reader can trust it before it
+// allocates, and can find the next frame after damage by looking for twelve
+// bytes that agree with each other. All numbers are little-endian; checksums are
+// CRC-32C, masked (crc32c.h) because a file may hold checksums of checksums.
+#pragma once
+
+#include <vector>
+
+#include "bytes.h"
+#include "fault.h"
+
+namespace rekord {
+
+inline constexpr size_t kHeaderBytes = 12;
+inline constexpr size_t kFooterBytes = 4;
+inline constexpr size_t kFramingBytes = kHeaderBytes + kFooterBytes;
+
+// Where a payload lies in the scanned bytes. Its frame begins kHeaderBytes before.
+struct Extent {
+  uint64_t offset;
+  uint64_t length;
+};
+
+// What a scan came to.
+struct Scan {
+  size_t consumed = 0;  // bytes of whole, verified frames at the front
+  uint64_t needed = 0;  // bytes of the frame that begins there, as far as proven; 0: done
+  Problem problem;      // why the frame at `consumed` cannot be read at all
+};
+
+// Verifies both checksums of each frame at the front of `bytes` and notes where
+// its payload lies. `remaining` is how many bytes the stream has at the most,
+// counted from the front of `bytes`: a length beyond it is refused at once, and
+// once `bytes` holds all of them an unfinished frame is a cut one.
+Scan scan(Bytes bytes, uint64_t remaining, std::vector<Extent>& payloads);
+
+// A place where reading can go on after damage.
+struct Resync {
+  size_t offset = 0;  // of a frame, or of the first byte that has not been ruled out
+  bool found = false;
+  uint64_t needed = 0;  // where not found: bytes from `offset` on that would settle it
+};
+
+// The first frame at or after `from` of which *both* checksums agree. A length
+// checksum alone agrees by chance once in four billion bytes.
+Resync find_frame(Bytes bytes, size_t from, uint64_t remaining) noexcept;
+
+// True where twelve bytes could begin a frame: the length agrees with its checksum.
+bool header_agrees(const std::byte* header) noexcept;
+
+// Writes the frame of `payload` to `out`, which has room for it (kFramingBytes more).
+void write_frame(std::byte* out, Bytes payload) noexcept;
+
+}  // namespace rekord

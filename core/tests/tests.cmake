@@ -1,0 +1,26 @@
+# The C++ tests, and the fuzz targets over their corpora, under ASan and UBSan.
+set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g -O1)
+target_compile_options(rekord_core PRIVATE ${sanitize})
+enable_testing()
+
+file(GLOB test_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/tests/*.cc)
+add_executable(core_tests ${test_files})
+target_link_libraries(core_tests PRIVATE rekord_core)
+target_compile_options(core_tests PRIVATE -Wall -Wextra ${sanitize})
+target_link_options(core_tests PRIVATE ${sanitize})
+
+foreach(target crc frame wire decode)
+  add_executable(${target}_fuzz ${CMAKE_SOURCE_DIR}/core/fuzz/${target}_fuzz.cc)
+  target_link_libraries(${target}_fuzz PRIVATE rekord_core)
+  if(REKORD_LIBFUZZER)
+    target_compile_options(rekord_core PRIVATE -fsanitize=fuzzer-no-link)
+    target_compile_options(${target}_fuzz PRIVATE ${sanitize} -fsanitize=fuzzer)
+    target_link_options(${target}_fuzz PRIVATE ${sanitize} -fsanitize=fuzzer)
+  else()
+    target_sources(${target}_fuzz PRIVATE ${CMAKE_SOURCE_DIR}/core/fuzz/standalone_main.cc)
+    target_compile_options(${target}_fuzz PRIVATE ${sanitize})
+    target_link_options(${target}_fuzz PRIVATE ${sanitize})
+    add_test(NAME fuzz_${target}
+      COMMAND ${target}_fuzz --runs=20000 --seed=1 ${CMAKE_SOURCE_DIR}/core/fuzz/corpus/${target})
+  endif()
+endforeach()

@@ -1,0 +1,1 @@
+"""Between payload bytes and values."""

@@ -1,0 +1,104 @@
+"""The registry: every code that rekord can say, with the one line that it says first.
+
+The letter is the family and decides which error class is raised (`errors.error`). Each code has a page,
+`docs/errors/<CODE>.md`, that `rekord explain CODE` shows. A code is never reused for another meaning.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+CODES: dict[str, str] = {
+    # S1xx: schemas
+    "S101": "a shape is not valid",
+    "S102": "more than one dimension is unknown",
+    "S103": "partitions do not fit their shape",
+    "S104": "a dtype is not one that the type can hold",
+    "S105": "a range is not valid",
+    "S106": "a default does not fit its feature",
+    "S107": "a feature is both optional and has a default",
+    "S108": "the classes of a label cannot be told apart",
+    "S109": "a column or a record key has no valid name",
+    "S110": "an option of a schema has a value that it cannot take",
+    "S111": "a column is declared as something that is no feature",
+    "S112": "two columns are stored under one record key",
+    "S113": "a name is in both context and steps",
+    "S114": "a mask has no image that it belongs to",
+    "S115": "a schema is not declared as one set of columns",
+    "S116": "the schema has no such column",
+    "S117": "this is not the JSON of a schema",
+    "S118": "the JSON of a schema has an unknown member",
+    "S119": "the JSON of a schema is of another version",
+    "S120": "a tf.io spec cannot be expressed as a schema",
+    "S121": "a schema cannot be expressed as a tf.io spec",
+    "S122": "a schema.pbtxt cannot be parsed",
+    "S123": "a schema.pbtxt says what a schema cannot express",
+    "S124": "an optional feature is always empty",
+    "S125": "a step column has a default",
+    # F1xx: the frames of a record file
+    "F101": "length checksum does not match",
+    "F102": "payload checksum does not match",
+    "F103": "file ends inside a record's header",
+    "F104": "file ends inside a record",
+    "F105": "record claims an impossible length",
+    # F11x and F12x: something else, where a record file was expected
+    "F110": "this is a Git LFS pointer, not the file it stands for",
+    "F111": "this is an HTML page, not a record file",
+    "F112": "this is a Parquet file, not a record file",
+    "F113": "this is a zip archive, not a record file",
+    "F114": "this is a tar archive, not a record file",
+    "F115": "this is an ArrayRecord file, not a TFRecord file",
+    "F116": "this is a Riegeli file, not a TFRecord file",
+    "F117": "this is an image, not a record file",
+    "F118": "this is a text file, not a record file",
+    "F119": "this is a file of another format, not a record file",
+    "F120": "this does not begin with a record",
+    # W2xx: protobuf's wire format inside a payload
+    "W201": "a number runs past its end",
+    "W202": "a length runs past the end of its message",
+    "W203": "a field tag is not valid",
+    "W204": "a group is not closed where it should be",
+    "W205": "a feature name is not UTF-8",
+    "W206": "packed floats do not fill whole values",
+    "W207": "messages are nested too deeply",
+    # C2xx: compression around the frames
+    "C201": "compressed data is damaged",
+    "C202": "compressed data ends early",
+    "C203": "bytes follow the end of the compressed data",
+    "C204": "checksum of the compressed data does not match",
+    "C205": "compressed in a way that TFRecord readers do not take",
+    # X5xx: datasets and the places they live in
+    "X501": "no such file or folder",
+    "X502": "no record files here",
+    "X503": "cannot be read",
+    "X504": "cannot be written",
+    # U6xx: how rekord was called
+    "U601": "command line not understood",
+    "U602": "an optional dependency is missing",
+    "U603": "no such error code",
+    "U604": "not available yet",
+    "U605": "an argument has a value that it cannot take",
+    "U606": "no such record",
+    # H7xx: findings about data that can be read
+    "H701": "named as compressed, but it is not",
+    "H702": "compressed, but its name does not say so",
+    "H703": "file holds no records",
+    "H711": "payloads are ExampleListWithContext",
+    "H712": "payloads are tf.Event (a TensorBoard log)",
+    "H713": "payloads are plain text",
+    "H714": "payloads are another protobuf message",
+    "H715": "payloads are of no known kind",
+    "H716": "payload is of another kind than the rest of its file",
+    "H721": "a list is stored in pieces: TensorFlow reads only the first",
+    "H722": "a feature has two kinds: TensorFlow reads the first, protobuf the last",
+    "H723": "a map entry is not one key and one value: TensorFlow refuses the record",
+    "H724": "a key is stored twice: the last one counts",
+    "H725": "fields that these messages do not have: TensorFlow may refuse the record",
+}
+
+
+def page(code: str) -> str | None:
+    """The text of a code's page, or None where there is no such code."""
+    if code not in CODES:
+        return None
+    return files("rekord").joinpath("error_pages", f"{code}.md").read_text(encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Datasets: the files that records live in, opened together."""

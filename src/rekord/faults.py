@@ -1,0 +1,84 @@
+"""What the core found, said in words: one place where a fault becomes a code and a sentence."""
+
+from __future__ import annotations
+
+from rekord._core import Fault, Problem
+from rekord.errors import RekordError, error
+from rekord.location import Location
+
+_CODES = {
+    Fault.LENGTH_CRC: "F101",
+    Fault.PAYLOAD_CRC: "F102",
+    Fault.CUT_HEADER: "F103",
+    Fault.CUT_RECORD: "F104",
+    Fault.IMPOSSIBLE_LENGTH: "F105",
+    Fault.VARINT: "W201",
+    Fault.LENGTH: "W202",
+    Fault.TAG: "W203",
+    Fault.GROUP: "W204",
+    Fault.KEY_UTF8: "W205",
+    Fault.PACKED_FLOATS: "W206",
+    Fault.DEPTH: "W207",
+}
+
+_NOT_AN_EXAMPLE = "look at the payload with `rekord show --record N`; it may hold another message than tf.train.Example"
+_COPY_AGAIN = "copy the file again from its origin; the other records can still be read"
+
+
+def frame_error(problem: Problem, *, record: int, offset: int) -> RekordError:
+    """The error for a frame that cannot be read; `offset` is that of its first byte."""
+    expected, found = _frame_words(problem)
+    return error(
+        _CODES[problem.fault],
+        location=Location(record=record, offset=offset),
+        expected=expected,
+        found=found,
+        do=_COPY_AGAIN,
+    )
+
+
+def wire_error(problem: Problem) -> RekordError:
+    """The error for a payload that protobuf would refuse."""
+    expected, found = _wire_words(problem)
+    return error(
+        _CODES[problem.fault],
+        location=Location(payload_offset=problem.at),
+        expected=expected,
+        found=found,
+        do=_NOT_AN_EXAMPLE,
+    )
+
+
+def _frame_words(problem: Problem) -> tuple[str, str]:
+    expected, found = problem.expected, problem.found
+    if problem.fault in (Fault.LENGTH_CRC, Fault.PAYLOAD_CRC):
+        return f"masked crc32c 0x{expected:08x} (stored)", f"masked crc32c 0x{found:08x} (computed)"
+    if problem.fault == Fault.CUT_HEADER:
+        return f"{expected} bytes of header", f"{_bytes(found)}, then the end of the file"
+    if problem.fault == Fault.CUT_RECORD:
+        return f"a record of {_bytes(expected)} with its framing", f"{_bytes(found)} up to the end of the file"
+    return f"at most {_bytes(expected)}, which is all that can follow", f"a length of {_bytes(found)}"
+
+
+def _wire_words(problem: Problem) -> tuple[str, str]:
+    expected, found = problem.expected, problem.found
+    match problem.fault:
+        case Fault.VARINT:
+            return "a number that ends within its message", "no last byte"
+        case Fault.LENGTH:
+            return f"at most {_bytes(expected)}", f"a length of {_bytes(found)}"
+        case Fault.TAG:
+            return "a field number from 1 on and a wire type from 0 to 5", f"tag 0x{found:x}"
+        case Fault.GROUP:
+            closing = f"tag 0x{expected:x}" if expected else "no end of a group, since none is open"
+            return closing, f"tag 0x{found:x}" if found else "the end of the message"
+        case Fault.KEY_UTF8:
+            return "a name in UTF-8", "other bytes"
+        case Fault.PACKED_FLOATS:
+            return "a multiple of 4 bytes", _bytes(found)
+        case _:
+            return f"at most {found} levels", "more"
+
+
+def _bytes(count: int) -> str:
+    return f"{count:,} byte" if count == 1 else f"{count:,} bytes"

@@ -1,0 +1,1 @@
+"""The health of record files: what is wrong with them, and where."""

@@ -1,0 +1,85 @@
+"""One fact about a dataset, and the report that collects them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rekord.codes import CODES
+from rekord.errors import RekordError
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Finding:
+    """What is so, and where. `count` records share it; `record` and `offset` are those of the first."""
+
+    code: str
+    severity: Severity
+    path: str | None = None
+    record: int | None = None
+    offset: int | None = None
+    feature: str | None = None
+    message: str
+    expected: str | None = None
+    found: str | None = None
+    likely: str | None = None
+    do: str | None = None
+    count: int = 1
+
+    @classmethod
+    def from_error(cls, failure: RekordError) -> Finding:
+        """An error that a check met on its way, as a finding."""
+        where = failure.location
+        return cls(
+            code=failure.code,
+            severity="error",
+            path=where.path,
+            record=where.record,
+            offset=where.offset,
+            feature=where.feature,
+            message=failure.what,
+            expected=failure.expected,
+            found=failure.found,
+            likely=failure.likely,
+            do=failure.do,
+        )
+
+    @classmethod
+    def of(cls, code: str, severity: Severity, **where: Any) -> Finding:
+        """A finding that says what its code says."""
+        return cls(code=code, severity=severity, message=CODES[code], **where)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, as JSON holds them."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """What a check found. `ok` means that there is no error; warnings and notes may remain."""
+
+    files: int = 0
+    records: int = 0
+    payload_bytes: int = 0
+    errors: int = 0
+    not_listed: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """True where no finding is an error."""
+        return self.errors == 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON holds it."""
+        return {
+            "ok": self.ok,
+            "files": self.files,
+            "records": self.records,
+            "payload_bytes": self.payload_bytes,
+            "errors": self.errors,
+            "not_listed": self.not_listed,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }

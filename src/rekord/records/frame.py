@@ -1,0 +1,226 @@
+"""The frames of a record file, read in stretches and verified natively.
+
+A stretch is what one buffer holds: whole frames, both checksums of each verified. Damage ends a stretch; a
+reader that wants to go on past it asks for the next intact frame (`FrameReader.resume`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+from rekord import _core
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.records.compression import Source, open_stream
+from rekord.faults import frame_error
+from rekord.records.sniff import TAIL_BYTES, Foreign, recognise
+
+SLAB_BYTES = 512 * 1024
+"""How much is read at once: large enough to forget the calls, small enough to stay in the cache."""
+
+EVIDENCE_BYTES = 16 << 20
+"""How far an error looks for the next intact frame before it does without that evidence."""
+
+_FRAME_CODES = ("F101", "F102", "F103", "F104", "F105")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Verified frames in a buffer that the next read uses again."""
+
+    buffer: bytearray
+    extents: _core.Extents
+    first_record: int
+    base: int  # offset in the stream of the buffer's first byte
+
+    def payloads(self) -> list[bytes]:
+        """The payloads, copied out of the buffer."""
+        return _core.payloads(self.buffer, self.extents)
+
+    def offset(self, index: int) -> int:
+        """Where the frame of the stretch's `index`-th record begins in the stream."""
+        return self.base + self.extents.offset(index)
+
+
+class FrameReader:
+    """One pass over one record file, which it closes at the end.
+
+    `sized` says that the file knows its size and can be read from anywhere; a pipe cannot.
+    """
+
+    def __init__(self, file: Source, *, path: str, sized: bool, slab_bytes: int = SLAB_BYTES) -> None:
+        self.path = path
+        self._file = file
+        self._seekable = sized
+        try:
+            self._stream, self._head = open_stream(file, sized=sized)
+        except BaseException:
+            file.close()
+            raise
+        self._buffer = bytearray(slab_bytes)
+        self._begin = 0  # of the bytes that have not been given out
+        self._end = 0
+        self._base = 0
+        self._skip = 0  # bytes of a broken frame whose length can be trusted
+        self._eof = False
+        self.record = 0
+
+    @property
+    def compression(self) -> str:
+        """`none`, `gzip` or `zlib`, by content."""
+        return self._stream.compression
+
+    @property
+    def offset(self) -> int:
+        """Where in the stream the next frame begins, or the one that could not be read."""
+        return self._base + self._begin
+
+    def __enter__(self) -> FrameReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def stretches(self) -> Iterator[Stretch]:
+        """The verified frames from here on. Raises where the next bytes cannot be read as frames."""
+        while True:
+            if not self._eof:
+                self._fill()
+            extents, consumed, needed, problem = _core.scan(
+                self._buffer, self._begin, self._end, self._remaining()
+            )
+            if len(extents):
+                stretch = Stretch(self._buffer, extents, self.record, self._base)
+                self.record += len(extents)
+                self._begin += consumed
+                yield stretch
+            if problem is not None:
+                self._skip = needed
+                raise frame_error(problem, record=self.record, offset=self.offset)
+            if self._eof and not needed:
+                return
+            self._make_room(needed)
+
+    def resume(self, *, within: int | None = None) -> int | None:
+        """Move past damage to the next intact frame, and give its offset; None where there is none.
+
+        `within` limits how many bytes are searched. A frame with a good length and a bad payload is skipped
+        whole where the next header, or the end of the file, follows it exactly; otherwise every byte is tried.
+        """
+        start = self.offset
+        skip, self._skip = self._skip, 0
+        if skip and self._follows(skip):
+            self._begin += skip
+            self.record += 1
+            return None if self._at_end() else self.offset
+        self._begin += 1
+        while within is None or self.offset - start < within:
+            found, moved, needed = _core.find_frame(
+                self._buffer, self._begin, self._end, self._remaining()
+            )
+            self._begin += moved
+            if found:
+                self.record += 1
+                return self.offset
+            if self._eof:
+                self._begin = self._end
+                return None
+            self._make_room(needed)
+            self._fill()
+        return None
+
+    def recover(self, failure: RekordError, *, within: int | None = None) -> tuple[RekordError, bool]:
+        """After a failure: the same one with what a look around adds, and whether reading can go on.
+
+        Another format says its name; damage says where the next intact frame is, searched `within` so many
+        bytes. The reader then stands at that frame.
+        """
+        failure.location = failure.location.within(record=self.record, offset=self.offset, path=self.path)
+        if failure.code not in _FRAME_CODES:
+            return failure, False
+        at_start = self.offset == 0 and failure.code in ("F101", "F103")
+        foreign = recognise(self._first_bytes(), self._tail()) if at_start else None
+        if foreign is not None:
+            return self._foreign_error(foreign), False
+        first = self._first_bytes()[:8]
+        try:
+            found = self.resume(within=within)
+        except RekordError:
+            found = None  # the search met damage of its own; the first failure is the one to report
+        if found is not None:
+            failure.likely = f"bytes changed after writing: the next frame, at byte {found:,}, is intact"
+        elif at_start and failure.code == "F101":
+            failure = error(
+                "F120",
+                location=failure.location,
+                expected="the length of a record and its checksum",
+                found=f"bytes that begin {first.hex(' ')}, and no record after them",
+                do="check which file this is, and whether it is encrypted or compressed in another way",
+            )
+        return failure, found is not None
+
+    def _remaining(self) -> int:
+        left = 0 if self._eof else self._stream.most_left()
+        return self._end - self._begin + left
+
+    def _fill(self) -> None:
+        with memoryview(self._buffer) as view:
+            count = self._stream.readinto(view[self._end :])
+        self._end += count
+        if not count:
+            self._eof = True
+
+    def _make_room(self, needed: int) -> None:
+        """Move what is left to the front, and grow with the bytes that came, not with those announced."""
+        kept = self._end - self._begin
+        if needed > len(self._buffer) and kept * 2 > len(self._buffer):
+            bigger = bytearray(min(needed, 2 * len(self._buffer)))
+            bigger[:kept] = memoryview(self._buffer)[self._begin : self._end]
+            self._buffer = bigger
+        elif self._begin:
+            self._buffer[:kept] = self._buffer[self._begin : self._end]
+        self._base += self._begin
+        self._begin, self._end = 0, kept
+
+    def _follows(self, skip: int) -> bool:
+        """Whether a header, or the end of the file, stands exactly `skip` bytes on."""
+        while not self._eof and self._end - self._begin < skip + _core.HEADER_BYTES:
+            self._make_room(skip + _core.HEADER_BYTES)
+            self._fill()
+        after = self._buffer[self._begin + skip : self._begin + skip + _core.HEADER_BYTES]
+        return (not after and self._eof) or _core.header_agrees(after)
+
+    def _at_end(self) -> bool:
+        return self._eof and self._begin == self._end
+
+    def _first_bytes(self) -> bytes:
+        if self.compression == "none":
+            return self._head
+        return bytes(self._buffer[self._begin : self._end])
+
+    def _tail(self) -> bytes:
+        if not self._seekable or self.compression != "none":
+            return b""
+        where = self._base + self._end
+        self._file.seek(max(self._file.size_bytes - TAIL_BYTES, 0))
+        tail = bytearray(TAIL_BYTES)
+        count = self._file.readinto(tail)
+        self._file.seek(max(where, len(self._head)))
+        return bytes(tail[:count])
+
+    def _foreign_error(self, foreign: Foreign) -> RekordError:
+        inside = "" if self.compression == "none" else f", compressed with {self.compression}"
+        return error(
+            foreign.code,
+            location=Location(path=self.path, record=0, offset=0),
+            expected="a TFRecord file",
+            found=f"{foreign.name}{inside}",
+            do=foreign.do,
+        )

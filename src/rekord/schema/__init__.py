@@ -1,0 +1,26 @@
+"""Schemas: the declared types of a dataset."""
+
+from rekord.schema.base import Feature
+from rekord.schema.compat import Change, Compatibility, compat
+from rekord.schema.defaults import ABSENT
+from rekord.schema.feature import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text
+from rekord.schema.schema import Schema
+
+__all__ = [
+    "ABSENT",
+    "Boxes",
+    "Bytes",
+    "Change",
+    "Compatibility",
+    "Feature",
+    "Float32",
+    "Image",
+    "Int64",
+    "Label",
+    "Mask",
+    "Schema",
+    "Sparse",
+    "Tensor",
+    "Text",
+    "compat",
+]

@@ -1,0 +1,245 @@
+"""A schema: the declared types of all columns of a dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from rekord.errors import error, located
+from rekord.location import Location
+from rekord.schema import jsonform
+from rekord.schema.base import Feature
+from rekord.schema.declaration import check_groups, checked_columns
+from rekord.schema.refuse import near_miss, refuse, shown
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class Schema:
+    """Columns by name, in the order of their declaration.
+
+    `Schema({...})` declares Examples. `Schema(context={...}, steps={...})` declares SequenceExamples: one value
+    a record for a column of the context, one value a step for a column of the steps, and the shape of a step
+    column is that of one step. Schemas are equal when they declare the same columns, in whatever order;
+    `evidence` and `pbtxt` (the text that a schema came from) take no part in that.
+    """
+
+    context: Mapping[str, Feature]  # all columns, where this is no sequence
+    steps: Mapping[str, Feature]
+    is_sequence: bool
+    evidence: Any
+    pbtxt: str | None
+
+    def __init__(
+        self,
+        features: Mapping[str, Feature] | None = None,
+        *,
+        context: Mapping[str, Feature] | None = None,
+        steps: Mapping[str, Feature] | None = None,
+        evidence: Any = None,
+        pbtxt: str | None = None,
+    ) -> None:
+        is_sequence = context is not None or steps is not None
+        if (features is None) != is_sequence:
+            raise refuse(
+                "S115",
+                "a schema is declared as both Examples and SequenceExamples" if is_sequence else "a schema of nothing",
+                expected="Schema({...}) for Examples, or Schema(context={...}, steps={...}) for SequenceExamples",
+                found="both" if is_sequence else "neither",
+                do="drop one of the two" if is_sequence else "Schema({}) for a schema without columns",
+            )
+        one = checked_columns(features if features is not None else context or {}, "the columns")
+        many = checked_columns(steps or {}, "the steps")
+        check_groups(one, many)
+        object.__setattr__(self, "context", MappingProxyType(one))
+        object.__setattr__(self, "steps", MappingProxyType(many))
+        object.__setattr__(self, "is_sequence", is_sequence)
+        object.__setattr__(self, "evidence", jsonform.checked_evidence(evidence))
+        object.__setattr__(self, "pbtxt", pbtxt)
+
+    @property
+    def features(self) -> Mapping[str, Feature]:
+        """All columns by name: those of the context first, then those of the steps."""
+        return MappingProxyType({**self.context, **self.steps}) if self.steps else self.context
+
+    def __getitem__(self, column: str) -> Feature:
+        feature = self.get(column)
+        if feature is not None:
+            return feature
+        meant = near_miss(column, self) if isinstance(column, str) else None
+        raise refuse(
+            "S116",
+            f"the schema has no column {shown(column)}",
+            column=column if isinstance(column, str) else None,
+            expected="one of " + ", ".join([f"`{name}`" for name in list(self)[:8]]) + (", …" if len(self) > 8 else "")
+            if len(self)
+            else "nothing: the schema has no columns",
+            found=shown(column),
+            do=f"did you mean `{meant}`?" if meant else "name a column of the schema",
+        )
+
+    def get(self, column: object, default: Any = None) -> Any:
+        """The feature of a column, or `default` where there is no such column."""
+        try:
+            feature = self.context.get(column)  # type: ignore[call-overload]
+            return feature if feature is not None else self.steps.get(column, default)  # type: ignore[call-overload]
+        except TypeError:  # not hashable, so not a column
+            return default
+
+    def __contains__(self, column: object) -> bool:
+        return self.get(column) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.context
+        yield from self.steps
+
+    def __len__(self) -> int:
+        return len(self.context) + len(self.steps)
+
+    def keys(self) -> Any:
+        """The columns' names."""
+        return self.features.keys()
+
+    def values(self) -> Any:
+        """The columns' features."""
+        return self.features.values()
+
+    def items(self) -> Any:
+        """The columns' names and features."""
+        return self.features.items()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return (self.is_sequence, self.context, self.steps) == (other.is_sequence, other.context, other.steps)
+
+    def __hash__(self) -> int:
+        return hash((self.is_sequence, frozenset(self.context.items()), frozenset(self.steps.items())))
+
+    def __repr__(self) -> str:
+        if not self.is_sequence:
+            return f"Schema({_written(self.context)})"
+        return f"Schema(context={_written(self.context)}, steps={_written(self.steps)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mapping proxy does not pickle, and a schema from elsewhere is checked again.
+        return _rebuilt, (dict(self.context), dict(self.steps), self.is_sequence, self.evidence, self.pbtxt)
+
+    def with_evidence(self, evidence: Any) -> Schema:
+        """The same schema, with what it was inferred from."""
+        return _rebuilt(self.context, self.steps, self.is_sequence, evidence, self.pbtxt)
+
+    def to_dict(self, *, evidence: bool = True) -> dict[str, Any]:
+        """The schema as JSON holds it, for a document that contains it."""
+        groups = {"context": self.context, "steps": self.steps} if self.is_sequence else {"features": self.context}
+        return jsonform.document(groups, self.evidence if evidence else None)
+
+    @staticmethod
+    def from_dict(document: Any) -> Schema:
+        """The schema in a JSON document; `evidence` is left behind."""
+        return Schema(**jsonform.groups(document))
+
+    def to_json(self, *, evidence: bool = True) -> str:
+        """The schema as JSON text, one line a column."""
+        return jsonform.written(self.to_dict(evidence=evidence))
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Schema:
+        """The schema in a JSON text; `evidence` is left behind."""
+        return Schema.from_dict(jsonform.parsed(text))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the schema as JSON; the file is complete or not there."""
+        place = _place(path)
+        staged = f"{place}.{os.getpid()}.tmp"
+        try:
+            with open(staged, "w", encoding="utf-8", newline="\n") as file:
+                file.write(self.to_json())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(staged, place)
+        except OSError as failure:
+            if os.path.exists(staged):
+                os.remove(staged)
+            raise error(
+                "X504",
+                f"{place} cannot be written",
+                location=Location(path=place),
+                expected="a place for a file",
+                found=failure.strerror or str(failure),
+                do="check the folder, its permissions and the space left",
+            ) from failure
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Schema:
+        """Read a schema that `save` wrote."""
+        place = _place(path)
+        try:
+            with open(place, "rb") as file:
+                content = file.read()
+        except OSError as failure:
+            missing = isinstance(failure, FileNotFoundError)
+            raise error(
+                "X501" if missing else "X503",
+                f"{place} does not exist" if missing else f"{place} cannot be read",
+                location=Location(path=place),
+                expected="the JSON file of a schema",
+                found=failure.strerror or str(failure),
+                do="check the path; `rekord infer PATH -o FILE` writes a schema" if missing else "check the path",
+            ) from failure
+        with located(path=place):
+            return Schema.from_json(content)
+
+    def to_tf_spec(self) -> Any:
+        """What `tf.io.parse_example` takes: a dict; for a sequence the pair (context spec, sequence spec)."""
+        from rekord.schema import tfspec
+
+        return tfspec.to_tf_spec(self)
+
+    @staticmethod
+    def from_tf_spec(spec: Any) -> Schema:
+        """The schema of a tf.io spec: a dict, or the pair (context spec, sequence spec)."""
+        from rekord.schema import tfspec
+
+        return tfspec.from_tf_spec(spec)
+
+    def to_pbtxt(self) -> str:
+        """The text of a tensorflow_metadata schema; the very text it came from, where it came from one."""
+        from rekord.schema import metadata
+
+        return metadata.to_pbtxt(self)
+
+    @staticmethod
+    def from_pbtxt(text: str) -> Schema:
+        """The schema in a tensorflow_metadata text (schema.pbtxt)."""
+        from rekord.schema import metadata
+
+        return metadata.from_pbtxt(text)
+
+
+def _rebuilt(
+    context: Mapping[str, Feature], steps: Mapping[str, Feature], is_sequence: bool, evidence: Any, pbtxt: str | None
+) -> Schema:
+    if is_sequence:
+        return Schema(context=context, steps=steps, evidence=evidence, pbtxt=pbtxt)
+    return Schema(context, evidence=evidence, pbtxt=pbtxt)
+
+
+def _written(columns: Mapping[str, Feature]) -> str:
+    lines = [f"    {name!r}: {feature!r},\n" for name, feature in columns.items()]
+    return "{\n" + "".join(lines) + "}" if lines else "{}"
+
+
+def _place(path: object) -> str:
+    try:
+        return os.fsdecode(path)  # type: ignore[arg-type]
+    except TypeError:
+        raise error(
+            "U605",
+            "a schema is kept in a file, and this is no path",
+            expected="a str or a pathlib.Path",
+            found=shown(path),
+            do='schema.save("schema.json")',
+        ) from None

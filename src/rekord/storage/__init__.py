@@ -1,0 +1,1 @@
+"""Where record files live: opening, finding and publishing them."""

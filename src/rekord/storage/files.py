@@ -1,0 +1,377 @@
+"""The seam between rekord and the disk: every file is opened, created and renamed through a `Storage`."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import shlex
+import stat as modes
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+from rekord.errors import RekordError, error
+from rekord.location import Location
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Buffer, Self
+
+Kind = Literal["file", "folder", "other", "unreachable"]
+"""What a name stands for. `other`: a pipe, a socket or a device. `unreachable`: a link that leads nowhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stat:
+    """What a path stands for, links followed."""
+
+    kind: Kind
+    size_bytes: int
+    mtime_ns: int
+    identity: tuple[int, int]  # device and inode: equal for two paths to one thing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One name in a folder. `kind` is that of a link's end."""
+
+    name: str
+    kind: Kind
+    link: bool
+
+
+class Readable(Protocol):
+    """A file open for reading, unbuffered. A pipe can be one: it has no size (0) and cannot seek."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        """Fill some of `buffer`, at least one byte; 0 means the end of the file."""
+
+    def seek(self, offset: int, /) -> int:
+        """Move to `offset`, counted from the file's first byte."""
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class Writable(Protocol):
+    """A file open for writing at its end, unbuffered."""
+
+    @property
+    def path(self) -> str: ...
+
+    def write(self, data: Buffer, /) -> int:
+        """Write all of `data`, or raise; returns its length in bytes."""
+
+    def fsync(self) -> None:
+        """Return when everything written so far is on the disk itself."""
+
+    def close(self) -> None: ...
+
+
+class Storage(Protocol):
+    """What reading, writing and publishing need of a place; all paths are local to that place.
+
+    Every failure is a `DatasetError`: X501 where something is missing, X503 where it cannot be read, X504
+    where it cannot be written. The operating system's error is its `__cause__`.
+    """
+
+    def open_read(self, path: str) -> Readable: ...
+
+    def create(self, path: str) -> Writable:
+        """A new file. A path that is already there is refused."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Make `source` appear as `target` in one step, in place of a file that was there."""
+
+    def remove(self, path: str) -> None:
+        """Remove one file."""
+
+    def make_folder(self, path: str) -> None:
+        """A folder with its parents. One that is already there is fine."""
+
+    def sync_folder(self, path: str) -> None:
+        """Return when the names in this folder are on the disk itself."""
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        """The names in a folder, in byte order."""
+
+    def stat(self, path: str) -> Stat: ...
+
+    def real(self, path: str) -> str:
+        """The one path that all links to this thing lead to."""
+
+
+def read_error(path: str, failure: OSError) -> RekordError:
+    """The error for a path that could not be read."""
+    where, found = Location(path=path), _words(failure)
+    # A name below a file, or one longer than any name can be, is missing like any other.
+    if failure.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+        return error("X501", location=where, found=found, do=f"ls {_folder(path)}")
+    return error("X503", location=where, found=found, do=_do_read(path, failure.errno))
+
+
+def write_error(path: str, failure: OSError, *, left_bytes: int | None = None) -> RekordError:
+    """The error for a path that could not be written; `left_bytes` were still to come, if that is known."""
+    do = _do_write(path, failure.errno, left_bytes)
+    return error("X504", location=Location(path=path), found=_words(failure), do=do)
+
+
+def _words(failure: OSError) -> str:
+    return failure.strerror or str(failure) or type(failure).__name__
+
+
+def _folder(path: str) -> str:
+    return shlex.quote(os.path.dirname(path) or ".")
+
+
+def _do_read(path: str, number: int | None) -> str:
+    name = shlex.quote(path)
+    match number:
+        case errno.EACCES | errno.EPERM:
+            return f"chmod u+rX {name}      (or run as a user who may read it)"
+        case errno.EISDIR:
+            return "name a file in this folder"
+        case errno.EIO:
+            return f"copy {name} again from its origin: the disk or network that holds it reports an error"
+        case errno.ELOOP:
+            return f"ls -l {name}      (its links lead in a circle)"
+        case errno.EMFILE | errno.ENFILE:
+            return "ulimit -n 4096      (too many files are open at once)"
+        case errno.ESTALE | errno.ENOTCONN | errno.ETIMEDOUT | errno.EHOSTDOWN:
+            return "mount the network place again, then run the same command"
+    return f"check that {name} can be read: head -c 1 {name}"
+
+
+def _do_write(path: str, number: int | None, left_bytes: int | None) -> str:
+    name, folder = shlex.quote(path), _folder(path)
+    space = "space" if left_bytes is None else f"at least {left_bytes:,} bytes"
+    match number:
+        case errno.ENOSPC:
+            return f"free {space} on the disk that holds {folder}, or choose another place"
+        case errno.EDQUOT:
+            return f"free {space} of your quota on the disk that holds {folder}, or choose another place"
+        case errno.EROFS:
+            return f"choose another place: {folder} is mounted read-only"
+        case errno.EACCES | errno.EPERM:
+            return f"chmod u+wx {folder}      (or choose another place)"
+        case errno.ENOENT:
+            return f"mkdir -p {folder}"
+        case errno.ENOTDIR:
+            return f"choose another place: part of {folder} is a file"
+        case errno.EEXIST:
+            return f"choose another name, or first: rm {name}"
+        case errno.EISDIR | errno.ENOTEMPTY:
+            return f"choose another name: {name} is a folder"
+        case errno.EFBIG:
+            return "write smaller files: this is the largest that the disk or `ulimit -f` takes"
+        case errno.ENAMETOOLONG:
+            return "choose a shorter name"
+        case errno.EXDEV:
+            return "choose two places on one disk: a rename cannot cross disks"
+        case errno.EMFILE | errno.ENFILE:
+            return "ulimit -n 4096      (too many files are open at once)"
+        case errno.EIO:
+            return f"choose another disk: the one that holds {folder} reports an error"
+    return "choose another place"
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    _refuse_impossible(path)
+    try:
+        yield
+    except OSError as failure:
+        raise read_error(path, failure) from failure
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    _refuse_impossible(path)
+    try:
+        yield
+    except OSError as failure:
+        raise write_error(path, failure) from failure
+
+
+def _refuse_impossible(path: str) -> None:
+    # The operating system's own answers to these are a ValueError and "No such file" about nothing.
+    if not path or "\0" in path:
+        found = "a path with a zero byte in it" if path else "an empty path"
+        raise error(
+            "U605", location=Location(path=path), expected="a path", found=found, do="name a file or folder"
+        )
+
+
+class LocalStorage:
+    """The file system of this machine."""
+
+    def open_read(self, path: str) -> Readable:
+        with _reading(path):
+            return _LocalReadable(path, io.FileIO(path, "r"))
+
+    def create(self, path: str) -> Writable:
+        with _writing(path):
+            return _LocalWritable(path, io.FileIO(path, "x"))
+
+    def rename(self, source: str, target: str) -> None:
+        _refuse_impossible(source)
+        with _writing(target):
+            os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        with _writing(path):
+            try:
+                os.unlink(path)
+            except FileNotFoundError as failure:
+                raise read_error(path, failure) from failure
+
+    def make_folder(self, path: str) -> None:
+        with _writing(path):
+            os.makedirs(path, exist_ok=True)
+
+    def sync_folder(self, path: str) -> None:
+        with _writing(path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            except OSError as failure:
+                # Some network file systems cannot sync a folder; they have no way to be safer.
+                if failure.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS):
+                    raise
+            finally:
+                os.close(descriptor)
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        with _reading(folder), os.scandir(folder) as names:
+            return sorted((_entry(name) for name in names), key=lambda entry: os.fsencode(entry.name))
+
+    def stat(self, path: str) -> Stat:
+        with _reading(path):
+            facts = os.stat(path)
+        return Stat(
+            kind=_kind(facts.st_mode),
+            size_bytes=facts.st_size,
+            mtime_ns=facts.st_mtime_ns,
+            identity=(facts.st_dev, facts.st_ino),
+        )
+
+    def real(self, path: str) -> str:
+        with _reading(path):
+            return os.path.realpath(path)
+
+
+def _kind(mode: int) -> Kind:
+    if modes.S_ISREG(mode):
+        return "file"
+    return "folder" if modes.S_ISDIR(mode) else "other"
+
+
+def _entry(name: os.DirEntry[str]) -> Entry:
+    link = name.is_symlink()
+    try:
+        if name.is_dir():
+            kind: Kind = "folder"
+        elif name.is_file():
+            kind = "file"
+        else:
+            # A link to nothing is neither, and so is a pipe; only a look at the end tells them apart.
+            kind = "unreachable" if link and not os.path.exists(name.path) else "other"
+    except OSError:
+        kind = "unreachable"
+    return Entry(name=name.name, kind=kind, link=link)
+
+
+class _LocalReadable:
+    def __init__(self, path: str, file: io.FileIO) -> None:
+        self.path = path
+        self._file = file
+
+    @property
+    def size_bytes(self) -> int:
+        with _reading(self.path):
+            return os.fstat(self._file.fileno()).st_size
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        try:
+            # None, "nothing yet", is for files that do not block; a regular file never answers it.
+            return self._file.readinto(buffer) or 0
+        except OSError as failure:
+            raise read_error(self.path, failure) from failure
+
+    def seek(self, offset: int, /) -> int:
+        with _reading(self.path):
+            return self._file.seek(offset)
+
+    def close(self) -> None:
+        # What was read has been read: an error at closing says nothing about it.
+        with suppress(OSError):
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+
+class _LocalWritable:
+    def __init__(self, path: str, file: io.FileIO) -> None:
+        self.path = path
+        self._file = file
+
+    def write(self, data: Buffer, /) -> int:
+        left = memoryview(data).cast("B")
+        whole_bytes = len(left)
+        while left:
+            try:
+                # The system may take less than it is given: near a full disk, and always above 2 GiB.
+                written_bytes = self._file.write(left)
+                if not written_bytes:
+                    raise OSError(errno.EIO, "the disk took no bytes")
+            except OSError as failure:
+                raise write_error(self.path, failure, left_bytes=len(left)) from failure
+            left = left[written_bytes:]
+        return whole_bytes
+
+    def fsync(self) -> None:
+        with _writing(self.path):
+            _sync(self._file.fileno())
+
+    def close(self) -> None:
+        with _writing(self.path):
+            self._file.close()
+
+
+if sys.platform == "darwin":
+    import fcntl
+
+    def _sync(descriptor: int) -> None:
+        # There fsync only hands the bytes to the drive; this one waits until the drive has kept them.
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        except OSError:
+            os.fsync(descriptor)
+else:
+
+    def _sync(descriptor: int) -> None:
+        os.fsync(descriptor)
+
+
+LOCAL: Final[Storage] = LocalStorage()

@@ -1,0 +1,147 @@
+"""Record files and ways to damage them, in pure Python: a witness that is independent of the native core."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+_POLYNOMIAL = 0x82F63B78  # Castagnoli, bits reflected
+_MASK_DELTA = 0xA282EAD8
+_HEADER_BYTES = 12
+_FOOTER_BYTES = 4
+
+
+def _table() -> tuple[int, ...]:
+    table = []
+    for crc in range(256):
+        for _ in range(8):
+            crc = crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0)
+        table.append(crc)
+    return tuple(table)
+
+
+_TABLE = _table()
+
+
+def crc32c(data: bytes) -> int:
+    """The CRC-32C of `data`."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def masked_crc32c(data: bytes) -> int:
+    """The checksum that a frame stores: CRC-32C, rotated right by 15 bits, plus a constant."""
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+def frame(payload: bytes) -> bytes:
+    """One record as it stands in a file: length, checksum, payload, checksum."""
+    return claim_length(len(payload), payload)
+
+
+def frames(payloads: Iterable[bytes]) -> bytes:
+    """A whole uncompressed record file."""
+    return b"".join(map(frame, payloads))
+
+
+def claim_length(n_bytes: int, payload: bytes = b"") -> bytes:
+    """A frame whose length says `n_bytes`, with the right checksum of that length, whatever `payload` holds.
+
+    The payload and its own, right, checksum follow. With `n_bytes` beyond them this is the frame that a
+    reader must not allocate for.
+    """
+    if not 0 <= n_bytes < 1 << 64:
+        raise ValueError(f"a length is 64 bits without sign, not {n_bytes}")
+    length = struct.pack("<Q", n_bytes)
+    return b"".join(
+        (
+            length,
+            struct.pack("<I", masked_crc32c(length)),
+            payload,
+            struct.pack("<I", masked_crc32c(payload)),
+        )
+    )
+
+
+def frame_offsets(data: bytes) -> list[int]:
+    """Where each frame of an intact, uncompressed record file begins."""
+    offsets = []
+    offset = 0
+    while offset < len(data):
+        offsets.append(offset)
+        offset = _frame_end(data, offset)
+    return offsets
+
+
+def _frame_end(data: bytes, offset: int) -> int:
+    header = data[offset : offset + _HEADER_BYTES]
+    if len(header) == _HEADER_BYTES:
+        length, stored_crc = struct.unpack("<QI", header)
+        end = offset + _HEADER_BYTES + length + _FOOTER_BYTES
+        if stored_crc == masked_crc32c(header[:8]) and end <= len(data):
+            return int(end)
+    raise ValueError(f"no intact frame at byte {offset}: damage an intact file, one fault at a time")
+
+
+def truncations(data: bytes) -> Iterator[bytes]:
+    """Every proper prefix of `data`, the empty one first."""
+    for end in range(len(data)):
+        yield data[:end]
+
+
+def bit_flips(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """`data` with one bit changed, for every bit: (the bit's number, the bytes). Bit 0 is byte 0's lowest."""
+    for bit in range(len(data) * 8):
+        yield bit, _flip(data, bit)
+
+
+def _flip(data: bytes, bit: int) -> bytes:
+    flipped = bytearray(data)
+    flipped[bit // 8] ^= 1 << bit % 8
+    return bytes(flipped)
+
+
+def corrupt_payload(data: bytes, record: int) -> bytes:
+    """`data` with one bit changed in the middle of a record's payload; if that is empty, in its checksum."""
+    begin, end = _frame_bounds(data, record)
+    payload_bytes = end - begin - _HEADER_BYTES - _FOOTER_BYTES
+    return _flip(data, (begin + _HEADER_BYTES + payload_bytes // 2) * 8)
+
+
+def corrupt_length(data: bytes, record: int) -> bytes:
+    """`data` with the lowest bit of a record's length changed, so that the length's checksum is wrong."""
+    begin, _ = _frame_bounds(data, record)
+    return _flip(data, begin * 8)
+
+
+def _frame_bounds(data: bytes, record: int) -> tuple[int, int]:
+    offsets = frame_offsets(data)
+    if not 0 <= record < len(offsets):
+        raise ValueError(f"there are records 0 to {len(offsets) - 1}, not {record}")
+    return offsets[record], _frame_end(data, offsets[record])
+
+
+def drop_bytes(data: bytes, begin: int, end: int) -> bytes:
+    """`data` without the bytes from `begin` up to `end`."""
+    _check_range(data, begin, end)
+    return data[:begin] + data[end:]
+
+
+def insert_bytes(data: bytes, at: int, inserted: bytes) -> bytes:
+    """`data` with `inserted` before the byte at `at`."""
+    _check_range(data, at, at)
+    return data[:at] + inserted + data[at:]
+
+
+def zero_block(data: bytes, begin: int, end: int) -> bytes:
+    """`data` with zeros from `begin` up to `end`, as a file has after a crash lost one of its blocks."""
+    _check_range(data, begin, end)
+    return data[:begin] + bytes(end - begin) + data[end:]
+
+
+def _check_range(data: bytes, begin: int, end: int) -> None:
+    if not 0 <= begin <= end <= len(data):
+        raise ValueError(f"bytes {begin} to {end} are not within 0 to {len(data)}")

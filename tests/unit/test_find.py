@@ -1,0 +1,330 @@
+"""Which files a path means."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from rekord.errors import DatasetError, UsageError
+from rekord.storage.find import find, is_record_name
+
+Tree = Callable[..., Path]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    def make(*names: str) -> Path:
+        for name in names:
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("records" if "!" in name else "")
+        return tmp_path
+
+    return make
+
+
+def begins_with_a_record(path: str) -> bool:
+    """The content test of these tests: a `!` in the name stands for a record at the beginning."""
+    return Path(path).read_text() == "records"
+
+
+def never_asked(path: str) -> bool:
+    raise AssertionError(f"the content of {path} was asked for")
+
+
+def below(root: Path, paths: Sequence[str]) -> list[str]:
+    return [os.path.relpath(path, root) for path in paths]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "train-00000-of-00004.tfrecord",
+        "coco_train.record-00000-of-00100",
+        "train-00000-of-01024",
+        "name-split.tfrecord-00000-of-00002",
+        "data_tfrecord-00000-of-00001.gz",
+        "part-00000",
+        "part-m-00000.gz",
+        "part-00000-5f0e-c000.tfrecord.gz",
+        "a.tfrecord",
+        "a.tfrecords",
+        "a.record",
+        "a.records",
+        "a.tfrec",
+        "a.tfr",
+        "a.tfrecord.zz",
+        "a.tfrecord.zlib",
+        "A.TFRECORD.GZ",
+        "data_tfrecord.gz",
+        "sentences.tfe-tfrecord",
+        "train-000000-of-100000",
+        "events.out.tfevents.1700000000.host.v2",
+    ],
+)
+def test_the_name_of_a_record_file_is_enough(name: str) -> None:
+    assert is_record_name(name) is True
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dataset_info.json",
+        "features.json",
+        "label_map.pbtxt",
+        "a.tfrecord.idx",
+        "a.tfindex",
+        "train-00000-of-00004.json",
+        "train-00000-of-00004.txt.gz",
+        "train-00000-of-00004.parquet",
+        "model-00001-of-00002.safetensors",
+        "part-00000.snappy.parquet",
+        "part-00000.csv.gz",
+        "README.md",
+        "make.py",
+        "classes.labels",
+        "a.tfrecord.tmp",
+        "a.JPG",
+    ],
+)
+def test_the_name_of_a_companion_is_enough(name: str) -> None:
+    assert is_record_name(name) is False
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "a.bin", "a.tfrecord.spec", "partly", "part-time", "record", "a-1-of-2"]
+)
+def test_any_other_name_leaves_it_to_the_content(name: str) -> None:
+    assert is_record_name(name) is None
+
+
+def test_a_named_file_is_taken_whatever_it_is(tree: Tree) -> None:
+    root = tree("notes.json", ".hidden", "_SUCCESS")
+    for name in ("notes.json", ".hidden", "_SUCCESS"):
+        assert find(root / name, never_asked) == [str(root / name)]
+
+
+def test_a_folder_is_searched_to_its_depth_and_sorted_by_bytes(tree: Tree) -> None:
+    root = tree("b/x.tfrecord", "a.tfrecord", "B.tfrecord", "a/z.tfrecord", "a-1.tfrecord", "é.tfrecord")
+    assert below(root, find(root, never_asked)) == [
+        "B.tfrecord",
+        "a-1.tfrecord",
+        "a.tfrecord",
+        "a/z.tfrecord",
+        "b/x.tfrecord",
+        "é.tfrecord",
+    ]
+
+
+def test_in_a_folder_names_decide_and_content_decides_the_rest(tree: Tree) -> None:
+    root = tree("a.tfrecord", "labels.json", "c!", "d", "e!.json", "part-00000", "f.tfrecord.spec!")
+    assert below(root, find(root, begins_with_a_record)) == [
+        "a.tfrecord",
+        "c!",
+        "f.tfrecord.spec!",
+        "part-00000",
+    ]
+
+
+def test_hidden_names_are_passed_over_in_folders(tree: Tree) -> None:
+    root = tree("a.tfrecord", ".b.tfrecord", "_c.tfrecord", ".rekord/d.tfrecord", "_temporary/e.tfrecord")
+    assert below(root, find(root, never_asked)) == ["a.tfrecord"]
+
+
+def test_a_hidden_folder_that_is_named_is_searched(tree: Tree) -> None:
+    root = tree("_staged/a.tfrecord")
+    assert below(root, find(root / "_staged", never_asked)) == ["_staged/a.tfrecord"]
+
+
+def test_a_checkpoint_is_not_taken_for_shards(tree: Tree) -> None:
+    root = tree(
+        "model.ckpt-7.data-00000-of-00001",
+        "model.ckpt-7.index",
+        "x.data-00000-of-00001",
+        "discarded-data-00000-of-00001",
+    )
+    assert below(root, find(root, never_asked)) == ["discarded-data-00000-of-00001", "x.data-00000-of-00001"]
+
+
+def test_pipes_are_passed_over_and_links_to_nowhere_are_taken_by_name(tree: Tree) -> None:
+    root = tree("a.tfrecord")
+    os.mkfifo(root / "pipe.tfrecord")
+    (root / "gone.tfrecord").symlink_to("elsewhere")
+    (root / "gone").symlink_to("elsewhere")
+    assert below(root, find(root, never_asked)) == ["a.tfrecord", "gone.tfrecord"]
+
+
+def test_links_in_a_circle_come_to_an_end(tree: Tree) -> None:
+    root = tree("a/b/x.tfrecord")
+    (root / "a/b/up").symlink_to(root)
+    (root / "a/self").symlink_to("self")
+    assert below(root, find(root, never_asked)) == ["a/b/x.tfrecord"]
+    assert below(root, find(f"{root}/**/x*", never_asked)) == ["a/b/x.tfrecord"]
+    assert below(root, find(f"{root}/**/b/**/x*", never_asked)) == ["a/b/x.tfrecord"]
+
+
+def test_what_links_also_reach_is_listed_once_by_its_own_name(tree: Tree) -> None:
+    root = tree("v3/x.tfrecord")
+    (root / "latest").symlink_to("v3")
+    (root / "a.tfrecord").symlink_to("v3/x.tfrecord")
+    assert below(root, find(root, never_asked)) == ["v3/x.tfrecord"]
+
+
+def test_a_link_to_a_folder_elsewhere_is_followed(
+    tree: Tree, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "x.tfrecord").touch()
+    root = tree("a.tfrecord")
+    (root / "more").symlink_to(elsewhere)
+    assert below(root, find(root, never_asked)) == ["a.tfrecord", "more/x.tfrecord"]
+
+
+def test_hard_links_are_files_of_their_own(tree: Tree) -> None:
+    root = tree("a.tfrecord")
+    os.link(root / "a.tfrecord", root / "b.tfrecord")
+    assert below(root, find(root, never_asked)) == ["a.tfrecord", "b.tfrecord"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*.tfrecord", ["a.tfrecord", "b.tfrecord"]),
+        ("?.tfrecord", ["a.tfrecord", "b.tfrecord"]),
+        ("[!a].tfrecord", ["b.tfrecord"]),
+        ("*", ["a.tfrecord", "b.tfrecord", "s/c.tfrecord", "s/t/c.tfrecord"]),
+        ("*/", ["s/c.tfrecord", "s/t/c.tfrecord"]),
+        ("*/c.tfrecord", ["s/c.tfrecord"]),
+        ("**", ["a.tfrecord", "b.tfrecord", "s/c.tfrecord", "s/t/c.tfrecord"]),
+        ("**/c*", ["s/c.tfrecord", "s/t/c.tfrecord"]),
+        ("**/*.tfrecord", ["a.tfrecord", "b.tfrecord", "s/c.tfrecord", "s/t/c.tfrecord"]),
+        ("s/**/c.*", ["s/c.tfrecord", "s/t/c.tfrecord"]),
+        ("**/**/t/*", ["s/t/c.tfrecord"]),
+        ("./[s]/../a*", ["./s/../a.tfrecord"]),
+        (".h*", [".h.tfrecord"]),
+        ("_*/*", ["_u/d.tfrecord"]),
+    ],
+)
+def test_a_pattern_matches_as_in_a_shell(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, pattern: str, expected: list[str]
+) -> None:
+    root = tree(
+        "a.tfrecord", "b.tfrecord", "c.json", "s/c.tfrecord", "s/t/c.tfrecord", ".h.tfrecord", "_u/d.tfrecord"
+    )
+    monkeypatch.chdir(root)
+    found = find(pattern, never_asked)
+    assert [path.removeprefix("./") if pattern == "**" else path for path in found] == expected
+    absolute = find(f"{root}/{pattern}", never_asked)
+    assert [os.path.normpath(path) for path in absolute] == [
+        os.path.normpath(root / path) for path in expected
+    ]
+
+
+def test_what_is_there_by_the_name_of_a_pattern_wins_over_the_pattern(tree: Tree) -> None:
+    root = tree("a[1].tfrecord", "a1.tfrecord", "set[2]/x.tfrecord", "set2/y.tfrecord")
+    assert below(root, find(root / "a[1].tfrecord", never_asked)) == ["a[1].tfrecord"]
+    assert below(root, find(root / "a[1]*", never_asked)) == ["a1.tfrecord"]
+    assert below(root, find(root / "set[2]/*", never_asked)) == ["set[2]/x.tfrecord"]
+
+
+def test_several_paths_make_one_list_without_repetition(tree: Tree) -> None:
+    root = tree("b.tfrecord", "s/a.tfrecord")
+    paths: list[str | Path] = [
+        root / "s",
+        str(root / "b.tfrecord"),
+        root / "s" / ".." / "b.tfrecord",
+        f"{root}/s/*",
+    ]
+    assert below(root, find(paths, never_asked)) == ["b.tfrecord", "s/a.tfrecord"]
+
+
+def test_a_folder_without_record_files_says_what_was_passed_over(tree: Tree) -> None:
+    root = tree("a.json", "b.json", "c.txt", "_SUCCESS", "d")
+    with pytest.raises(DatasetError) as caught:
+        find(root, begins_with_a_record)
+    assert (caught.value.code, caught.value.location.path) == ("X502", str(root))
+    assert caught.value.found == "5 files passed over: 2 .json, 2 without extension, 1 .txt"
+    assert caught.value.do == (
+        "name the file itself, if one of them holds records: a file that is named is always read"
+    )
+
+
+def test_an_empty_folder_is_x502(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError) as caught:
+        find(tmp_path, never_asked)
+    assert (caught.value.code, caught.value.location.path) == ("X502", str(tmp_path))
+    assert caught.value.found == "a folder without files"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"), [("*.zz", "no file matches"), ("*.json", "1 file passed over: 1 .json")]
+)
+def test_a_pattern_without_record_files_is_x502(tree: Tree, pattern: str, found: str) -> None:
+    root = tree("a.tfrecord", "b.json")
+    with pytest.raises(DatasetError) as caught:
+        find([root, f"{root}/{pattern}"], never_asked)
+    assert (caught.value.code, caught.value.location.path) == ("X502", f"{root}/{pattern}")
+    assert (caught.value.what, caught.value.found) == ("no record files match", found)
+
+
+def test_no_path_at_all_is_x502() -> None:
+    with pytest.raises(DatasetError) as caught:
+        find([], never_asked)
+    assert (caught.value.code, caught.value.found) == ("X502", "an empty list")
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("flwers", "flowers"),
+        ("Flowers", "flowers"),
+        ("trian.tfrecord", "train.tfrecord"),
+        ("train_set", "train-set"),
+        ("flwers/train-00000-of-00002", "flowers"),
+        ("flwers/*.tfrecord", "flowers"),
+    ],
+)
+def test_a_missing_path_names_its_near_miss(tree: Tree, asked: str, meant: str) -> None:
+    root = tree("flowers/a.tfrecord", "train.tfrecord", "train-set/b.tfrecord")
+    with pytest.raises(DatasetError) as caught:
+        find(root / asked, never_asked)
+    assert caught.value.code == "X501"
+    assert caught.value.location.path == str(root / asked.removesuffix("/*.tfrecord"))
+    assert caught.value.likely == f"`{meant}` is meant: it is there, and its name is nearly the same"
+    assert caught.value.do == f"use {root / meant}"
+
+
+@pytest.mark.parametrize("asked", ["birds", "f", "flo"])
+def test_a_missing_path_without_a_near_miss_claims_none(tree: Tree, asked: str) -> None:
+    root = tree("flowers/a.tfrecord", "g", "abc")
+    with pytest.raises(DatasetError) as caught:
+        find(root / asked, never_asked)
+    assert (caught.value.code, caught.value.location.path) == ("X501", str(root / asked))
+    assert (caught.value.likely, caught.value.do) == (None, f"ls {root}")
+
+
+def test_a_path_below_a_file_and_a_link_to_nowhere_say_so(tree: Tree) -> None:
+    root = tree("a.tfrecord")
+    (root / "link").symlink_to("gone")
+    with pytest.raises(DatasetError) as caught:
+        find(root / "a.tfrecord" / "b", never_asked)
+    assert (caught.value.code, caught.value.likely) == ("X501", None)
+    assert caught.value.found == f"{root / 'a.tfrecord'} is no folder, or cannot be entered"
+    with pytest.raises(DatasetError) as caught:
+        find(root / "link", never_asked)
+    assert (caught.value.code, caught.value.found) == ("X501", "a link that leads nowhere")
+
+
+def test_an_empty_path_is_a_usage_error() -> None:
+    with pytest.raises(UsageError) as caught:
+        find("", never_asked)
+    assert caught.value.code == "U605"
+
+
+def test_names_that_are_not_utf8_are_found(tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xff.tfrecord")
+    (tmp_path / name).touch()
+    assert find(tmp_path, never_asked) == [os.path.join(tmp_path, name)]
