@@ -22,9 +22,9 @@ namespace {
 
 constexpr uint32_t kPolynomial = 0x82F63B78u;  // reflected: bit 31 is x^0
 
-// A register one byte of zeros later.
-constexpr uint32_t after_zero_byte(uint32_t state) {
-  for (int bit = 0; bit < 8; ++bit) state = (state >> 1) ^ (kPolynomial & (0u - (state & 1u)));
+// A register `bits` zeros later: times x^bits.
+constexpr uint32_t after_zeros(uint32_t state, size_t bits) {
+  for (; bits > 0; --bits) state = (state >> 1) ^ (kPolynomial & (0u - (state & 1u)));
   return state;
 }
 
@@ -49,7 +49,7 @@ using Tables = std::array<std::array<uint32_t, 256>, 8>;
 
 constexpr Tables make_tables() {
   Tables tables{};
-  for (uint32_t byte = 0; byte < 256; ++byte) tables[0][byte] = after_zero_byte(byte);
+  for (uint32_t byte = 0; byte < 256; ++byte) tables[0][byte] = after_zeros(byte, 8);
   for (size_t zeros = 1; zeros < 8; ++zeros)
     for (size_t byte = 0; byte < 256; ++byte) {
       const uint32_t shorter = tables[zeros - 1][byte];
@@ -99,11 +99,7 @@ uint32_t u64_portable(uint64_t value) noexcept { return ~slice(~0u, value); }
 //     word(0, multiply(state, forward(n)))  =  state·x^n      with forward(n) = x^(n-33)
 
 constexpr uint32_t forward(size_t bits) {
-  uint32_t power = 0x80000000u;  // x^0
-  size_t n = bits - 33;
-  for (; n >= 8; n -= 8) power = after_zero_byte(power);
-  for (; n > 0; --n) power = (power >> 1) ^ (kPolynomial & (0u - (power & 1u)));
-  return power;
+  return after_zeros(0x80000000u /* x^0 */, bits - 33);
 }
 
 #if defined(REKORD_CRC_X86)
@@ -205,7 +201,10 @@ struct Forward {
 
 constexpr auto kForward = [] {
   std::array<Forward, kStreamWords + 1> table{};
-  for (size_t m = 1; m <= kStreamWords; ++m) table[m] = {forward(64 * m), forward(128 * m)};
+  // Each from the one before: compilers bound the steps that a constant may take.
+  table[1] = {forward(64), forward(128)};
+  for (size_t m = 2; m <= kStreamWords; ++m)
+    table[m] = {after_zeros(table[m - 1].once, 64), after_zeros(table[m - 1].twice, 128)};
   return table;
 }();
 

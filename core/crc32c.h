@@ -8,8 +8,8 @@
 // their place by a multiplication, and added; and zeros put in front of a message
 // change nothing. Everything fast in crc32c.cc follows from these two facts.
 //
-// TFRecord stores the checksum masked (rotated, plus a constant), because the CRC of
-// bytes that contain their own CRC is a constant and would catch nothing.
+// TFRecord stores the checksum masked (rotated, plus a constant): the CRC of any bytes
+// followed by their own CRC is one constant, and records are stored inside of records.
 #pragma once
 
 #include <bit>

@@ -29,6 +29,7 @@ Problem count_list(Kind kind, Bytes list, const std::byte* origin, int depth, si
   Bytes body;
   while (!reader.done()) {
     if (Problem problem = reader.tag(tag)) return problem;
+    if (tag.padded) oddities |= odd::unknown_inner;
     if (tag.field == 1 && tag.wire == Wire::len) {
       const uint64_t at = reader.offset();
       if (Problem problem = reader.bytes(body)) return problem;
@@ -91,6 +92,7 @@ Problem read_feature(const std::vector<Bytes>& pieces, const std::byte* origin, 
     Bytes list;
     while (!reader.done()) {
       if (Problem problem = reader.tag(tag)) return problem;
+      if (tag.padded) out.oddities |= odd::unknown_inner;
       if (tag.wire != Wire::len || tag.field > 3) {
         out.oddities |= odd::unknown_inner;
         if (Problem problem = reader.skip(tag)) return problem;
@@ -125,6 +127,7 @@ Problem read_entry(Bytes bytes, const std::byte* origin, Entry& out,
   size_t keys = 0;
   while (!reader.done()) {
     if (Problem problem = reader.tag(tag)) return problem;
+    if (tag.padded) out.oddities |= odd::unknown_inner;
     if (tag.wire != Wire::len || tag.field > 2) {
       out.known = false;
       out.oddities |= odd::unknown_inner;
@@ -142,7 +145,11 @@ Problem read_entry(Bytes bytes, const std::byte* origin, Entry& out,
       values.push_back(body);
     }
   }
-  if (keys != 1 || values.size() != 1) out.oddities |= odd::entry_form;
+  // Of Examples TensorFlow takes any two fields; two keys without a value read as protobuf reads them.
+  if (keys == 2 && values.empty())
+    out.oddities |= odd::entry_swapped;
+  else if (keys != 1 || values.size() != 1)
+    out.oddities |= odd::entry_form;
   return {};
 }
 

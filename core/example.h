@@ -29,9 +29,9 @@ namespace odd {
 inline constexpr uint32_t split_list = 1;      // a list in more than one piece
 inline constexpr uint32_t two_kinds = 2;       // a Feature with two kinds of list
 inline constexpr uint32_t entry_form = 4;      // an entry that is not one key and one value
-inline constexpr uint32_t entry_swapped = 8;   // an entry with the value first
+inline constexpr uint32_t entry_swapped = 8;   // an entry of two fields, not a key and then a value
 inline constexpr uint32_t unknown_top = 16;    // unknown fields beside the features: harmless
-inline constexpr uint32_t unknown_inner = 32;  // unknown fields inside them
+inline constexpr uint32_t unknown_inner = 32;  // others: inside them, groups, padded tags
 inline constexpr uint32_t duplicate_key = 64;  // an entry that a later one replaces (survey.h)
 inline constexpr int kinds = 7;                // how many bits there are
 }  // namespace odd
@@ -50,23 +50,27 @@ struct FeatureView {
 size_t copy_ints(const FeatureView& feature, std::span<int64_t> out) noexcept;
 size_t copy_floats(const FeatureView& feature, std::span<float> out) noexcept;
 
-// Calls `each` with every value of a Feature of kind `bytes`.
+// Calls `each` with every value of a BytesList that has been checked.
+template <class Each>
+void for_each_bytes_of(Bytes list, Each&& each) {
+  Reader reader(list, list.data());
+  Tag tag{};
+  Bytes value;
+  while (!reader.done()) {
+    if (reader.tag(tag)) return;
+    if (tag.raw != 0x0a) {
+      if (reader.skip(tag)) return;
+      continue;
+    }
+    if (reader.bytes(value)) return;
+    each(value);
+  }
+}
+
+// The same for a Feature of kind `bytes`.
 template <class Each>
 void for_each_bytes(const FeatureView& feature, Each&& each) {
-  for (Bytes list : *feature.lists) {
-    Reader reader(list, list.data());
-    Tag tag{};
-    Bytes value;
-    while (!reader.done()) {
-      if (reader.tag(tag)) return;
-      if (tag.field != 1 || tag.wire != Wire::len) {
-        if (reader.skip(tag)) return;
-        continue;
-      }
-      if (reader.bytes(value)) return;
-      each(value);
-    }
-  }
+  for (Bytes list : *feature.lists) for_each_bytes_of(list, each);
 }
 
 // What a walk needs besides the bytes; reused, so that a run of records
@@ -123,8 +127,10 @@ class Walk {
     Bytes body;
     while (!reader.done()) {
       if (Problem problem = reader.tag(tag)) return problem;
+      if (tag.padded) unknown(odd::unknown_inner);
       if (tag.wire != Wire::len) {
-        unknown(depth == 0 ? odd::unknown_top : odd::unknown_inner);
+        // TensorFlow cannot skip a group, not even beside the features.
+        unknown(depth == 0 && tag.wire != Wire::sgroup ? odd::unknown_top : odd::unknown_inner);
         if (Problem problem = reader.skip(tag)) return problem;
         continue;
       }

@@ -1,7 +1,7 @@
 // What went wrong, at which byte, and two numbers that disagree.
 //
 // The core states facts. Which sentence they make, and what to do about them,
-// is decided in Python (src/rekord/records/faults.py), once.
+// is decided in Python (src/rekord/faults.py), once.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,12 @@ enum class Fault : uint8_t {
   key_utf8,       // a map key is not UTF-8
   packed_floats,  // found: a length that is not a multiple of four
   depth,          // found: how many levels are allowed
+  // A payload against a plan. `at` is the offset in the payload of the feature.
+  missing,      // a required key is absent, or has no kind set
+  wrong_kind,   // expected and found: Kind
+  wrong_count,  // expected and found: numbers of values
+  not_utf8,     // a text value
+  unknown_key,  // expected: where the key begins in the payload; found: its bytes
 };
 
 struct Problem {

@@ -17,50 +17,52 @@ bool header_agrees(const std::byte* header) noexcept {
   return load_le<uint32_t>(header + 8) == mask_crc(crc32c_u64(load_le<uint64_t>(header)));
 }
 
+Look look_at_frame(Bytes bytes, size_t at, uint64_t remaining) noexcept {
+  Look look;
+  const size_t have = bytes.size() - at;
+  const uint64_t most = remaining - at;
+  if (have < kHeaderBytes) {
+    if (most == 0) return look;
+    if (have == most)
+      look.problem = {Fault::cut_header, at, kHeaderBytes, have};
+    else
+      look.needed = kHeaderBytes;
+    return look;
+  }
+  const std::byte* header = bytes.data() + at;
+  const uint64_t length = load_le<uint64_t>(header);
+  const uint32_t stored = load_le<uint32_t>(header + 8);
+  const uint32_t computed = mask_crc(crc32c_u64(length));
+  if (stored != computed) {
+    look.problem = {Fault::length_crc, at, stored, computed};
+    return look;
+  }
+  if (most < kFramingBytes || length > most - kFramingBytes) {
+    if (length > kLongestMessage)
+      look.problem = {Fault::impossible_length, at, most - kHeaderBytes, length};
+    else
+      look.problem = {Fault::cut_record, at, length + kFramingBytes, most};
+    return look;
+  }
+  look.needed = length + kFramingBytes;
+  if (have < look.needed) return look;
+  look.payload = {header + kHeaderBytes, static_cast<size_t>(length)};
+  const uint32_t payload_stored = load_le<uint32_t>(look.payload.data() + look.payload.size());
+  const uint32_t payload_computed = masked_crc32c(look.payload);
+  if (payload_stored != payload_computed)
+    look.problem = {Fault::payload_crc, at, payload_stored, payload_computed};
+  else
+    look.whole = true;
+  return look;
+}
+
 Scan scan(Bytes bytes, uint64_t remaining, std::vector<Extent>& payloads) {
-  Scan result;
   size_t at = 0;
   while (true) {
-    result.consumed = at;
-    const size_t have = bytes.size() - at;
-    const uint64_t most = remaining - at;
-    if (have == 0 && most == 0) return result;
-    if (have < kHeaderBytes) {
-      if (most < kHeaderBytes && have == most)
-        result.problem = {Fault::cut_header, at, kHeaderBytes, have};
-      else
-        result.needed = kHeaderBytes;
-      return result;
-    }
-    const std::byte* header = bytes.data() + at;
-    const uint64_t length = load_le<uint64_t>(header);
-    const uint32_t stored = load_le<uint32_t>(header + 8);
-    const uint32_t computed = mask_crc(crc32c_u64(length));
-    if (stored != computed) {
-      result.problem = {Fault::length_crc, at, stored, computed};
-      return result;
-    }
-    if (most < kFramingBytes || length > most - kFramingBytes) {
-      if (length > kLongestMessage)
-        result.problem = {Fault::impossible_length, at, most - kHeaderBytes, length};
-      else
-        result.problem = {Fault::cut_record, at, length + kFramingBytes, most};
-      return result;
-    }
-    if (have < kFramingBytes || length > have - kFramingBytes) {
-      result.needed = length + kFramingBytes;
-      return result;
-    }
-    const Bytes payload(header + kHeaderBytes, static_cast<size_t>(length));
-    const uint32_t payload_stored = load_le<uint32_t>(payload.data() + payload.size());
-    const uint32_t payload_computed = masked_crc32c(payload);
-    if (payload_stored != payload_computed) {
-      result.problem = {Fault::payload_crc, at, payload_stored, payload_computed};
-      result.needed = length + kFramingBytes;
-      return result;
-    }
-    payloads.push_back({at + kHeaderBytes, length});
-    at += static_cast<size_t>(length) + kFramingBytes;
+    const Look look = look_at_frame(bytes, at, remaining);
+    if (!look.whole) return {at, look.needed, look.problem};
+    payloads.push_back({at + kHeaderBytes, look.payload.size()});
+    at += look.payload.size() + kFramingBytes;
   }
 }
 

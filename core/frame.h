@@ -26,6 +26,19 @@ struct Extent {
   uint64_t length;
 };
 
+// One look at a place where a frame should begin.
+struct Look {
+  Bytes payload;        // of a whole, verified frame, where there is one
+  bool whole = false;
+  uint64_t needed = 0;  // bytes of the frame, as far as proven; 0: nothing is left
+  Problem problem;      // why it cannot be read at all
+};
+
+// The frame at `at`. `remaining` is how many bytes the stream has at the most,
+// counted from the front of `bytes`: a length beyond it is refused at once, and
+// once `bytes` holds all of them an unfinished frame is a cut one.
+Look look_at_frame(Bytes bytes, size_t at, uint64_t remaining) noexcept;
+
 // What a scan came to.
 struct Scan {
   size_t consumed = 0;  // bytes of whole, verified frames at the front
@@ -34,9 +47,7 @@ struct Scan {
 };
 
 // Verifies both checksums of each frame at the front of `bytes` and notes where
-// its payload lies. `remaining` is how many bytes the stream has at the most,
-// counted from the front of `bytes`: a length beyond it is refused at once, and
-// once `bytes` holds all of them an unfinished frame is a cut one.
+// its payload lies.
 Scan scan(Bytes bytes, uint64_t remaining, std::vector<Extent>& payloads);
 
 // A place where reading can go on after damage.

@@ -23,13 +23,14 @@ Problem Reader::number(int most_bits, uint64_t& out) noexcept {
   return {Fault::varint, offset(), 0, 0};
 }
 
-Problem Reader::tag(Tag& out) noexcept {
+Problem Reader::tag(uint32_t least_field, Tag& out) noexcept {
   const uint64_t at = offset();
   uint64_t raw = 0;
   if (Problem problem = number(kShortBits, raw)) return problem;
   const auto wire = static_cast<uint8_t>(raw & 7);
-  if (raw > 0xffffffff || raw < 8 || wire > 5) return {Fault::tag, at, 0, raw};
-  out = {static_cast<uint32_t>(raw >> 3), static_cast<Wire>(wire), static_cast<uint32_t>(raw)};
+  if (raw > 0xffffffff || raw >> 3 < least_field || wire > 5) return {Fault::tag, at, 0, raw};
+  const bool padded = offset() - at > 1 && cursor_.here()[-1] == std::byte{0};
+  out = {static_cast<uint32_t>(raw >> 3), static_cast<Wire>(wire), static_cast<uint32_t>(raw), padded};
   return {};
 }
 
@@ -69,7 +70,8 @@ Problem Reader::skip(Tag tag, int depth) noexcept {
   while (true) {
     if (done()) return {Fault::group, offset(), tag.raw + 1, 0};
     Tag inner{};
-    if (Problem problem = this->tag(inner)) return problem;
+    // Field 0 does not exist, but inside a group protobuf lets it pass.
+    if (Problem problem = this->tag(0, inner)) return problem;
     if (inner.wire == Wire::egroup) {
       if (inner.field == tag.field) return {};
       return {Fault::group, offset(), tag.raw + 1, inner.raw};

@@ -24,6 +24,7 @@ struct Tag {
   uint32_t field;
   Wire wire;
   uint32_t raw;
+  bool padded;  // in more bytes than it needs: the same to protobuf, unknown to TensorFlow
 };
 
 // As many levels of nesting as protobuf itself takes.
@@ -41,7 +42,7 @@ class Reader {
   uint64_t offset() const noexcept { return static_cast<uint64_t>(cursor_.here() - origin_); }
   Bytes rest() const noexcept { return {cursor_.here(), cursor_.left()}; }
 
-  Problem tag(Tag& out) noexcept;
+  Problem tag(Tag& out) noexcept { return tag(1, out); }
   // The bits above 64 in a tenth byte are dropped, as protobuf does.
   Problem varint(uint64_t& out) noexcept { return number(70, out); }
   // The bytes of a LEN value.
@@ -52,6 +53,7 @@ class Reader {
 
  private:
   Problem number(int most_bits, uint64_t& out) noexcept;
+  Problem tag(uint32_t least_field, Tag& out) noexcept;
   Problem skip(Tag tag, int depth) noexcept;
 
   Cursor cursor_;

@@ -7,5 +7,6 @@ namespace rekord {
 
 void bind_frames(nanobind::module_& module);
 void bind_examples(nanobind::module_& module);
+void bind_columns(nanobind::module_& module);
 
 }  // namespace rekord

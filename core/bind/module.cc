@@ -22,7 +22,12 @@ NB_MODULE(_core, module) {
       .value("GROUP", Fault::group)
       .value("KEY_UTF8", Fault::key_utf8)
       .value("PACKED_FLOATS", Fault::packed_floats)
-      .value("DEPTH", Fault::depth);
+      .value("DEPTH", Fault::depth)
+      .value("MISSING", Fault::missing)
+      .value("WRONG_KIND", Fault::wrong_kind)
+      .value("WRONG_COUNT", Fault::wrong_count)
+      .value("NOT_UTF8", Fault::not_utf8)
+      .value("UNKNOWN_KEY", Fault::unknown_key);
 
   nb::class_<Problem>(module, "Problem", "What is wrong, at which byte, and two numbers.")
       .def_ro("fault", &Problem::fault)
@@ -32,4 +37,5 @@ NB_MODULE(_core, module) {
 
   rekord::bind_frames(module);
   rekord::bind_examples(module);
+  rekord::bind_columns(module);
 }

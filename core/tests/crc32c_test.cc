@@ -77,10 +77,12 @@ TEST("masked checksums are those that TensorFlow stores") {
   CHECK_EQ(mask_crc(crc32c_u64(0)), 0x07980329u);
   CHECK_EQ(mask_crc(crc32c_u64(3)), 0x0E4999B0u);
   CHECK_EQ(mask_crc(crc32c_u64(0x27)), 0x46B1E1BBu);
-  const std::string_view example("\x0a\x25\x0a\x14\x0a\x01\x61\x12\x0f\x1a\x0d\x0a\x0b\x05\xff\xff\xff"
-                                 "\xff\xff\xff\xff\xff\xff\x01\x0a\x0d\x0a\x01\x62\x12\x08\x0a\x06\x0a"
-                                 "\x02\x61\x62\x0a\x00",
-                                 39);
+  // The Example {a: [5, -1], b: [b"ab", b""]}.
+  const std::string_view example(
+      "\x0a\x25\x0a\x14\x0a\x01\x61\x12\x0f\x1a\x0d\x0a\x0b\x05"
+      "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
+      "\x0a\x0d\x0a\x01\x62\x12\x08\x0a\x06\x0a\x02\x61\x62\x0a\x00",
+      39);
   CHECK_EQ(masked_crc32c(bytes_of(example)), 0xD8F7F2A7u);
 }
 
@@ -158,7 +160,8 @@ TEST("the eight bytes of a length have the same checksum as a number and as byte
     std::byte bytes[8];
     for (unsigned k = 0; k < 8; ++k) bytes[k] = static_cast<std::byte>(value >> (8 * k));
     const uint32_t expected = reference(bytes);
-    for (const CrcImplementation& crc : crc32c_implementations()) CHECK_EQ(crc.u64(value), expected);
+    for (const CrcImplementation& crc : crc32c_implementations())
+      CHECK_EQ(crc.u64(value), expected);
     CHECK_EQ(crc32c_u64(value), expected);
     value = i < 64 ? uint64_t{1} << i : value * 6364136223846793005u + 1442695040888963407u;
   }

@@ -54,7 +54,7 @@ concept Number = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, 
                  !std::same_as<T, char16_t> && !std::same_as<T, char32_t>;
 
 template <class T>
-concept Text = std::convertible_to<const T&, std::string_view>;
+concept Text = std::convertible_to<const T&, std::string_view> && !std::is_null_pointer_v<T>;
 
 template <class T>
 std::string show(const T& value) {

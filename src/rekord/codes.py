@@ -101,4 +101,4 @@ def page(code: str) -> str | None:
     """The text of a code's page, or None where there is no such code."""
     if code not in CODES:
         return None
-    return files("rekord").joinpath("error_pages", f"{code}.md").read_text(encoding="utf-8")
+    return files("rekord").joinpath("error_pages").joinpath(f"{code}.md").read_text(encoding="utf-8")

@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterator
 
 from rekord.errors import RekordError
-from rekord.records.compression import begins_with_a_record
+from rekord.records.compression import begins_with_a_record, read_head
 from rekord.records.frame import EVIDENCE_BYTES, FrameReader
-from rekord.records.sniff import HEAD_BYTES
 from rekord.storage.files import LOCAL, Storage
 from rekord.storage.find import find
 
@@ -46,7 +45,6 @@ def _payloads(paths: list[str]) -> Iterator[bytes]:
 def _looks_like_records(path: str) -> bool:
     try:
         with LOCAL.open_read(path) as file:
-            head = bytearray(HEAD_BYTES)
-            return begins_with_a_record(bytes(head[: file.readinto(head)]))
+            return begins_with_a_record(read_head(file))
     except RekordError:
         return False

@@ -215,7 +215,7 @@ def open_stream(file: Source, *, sized: bool) -> tuple[Stream, bytes]:
 
     `sized` says that the file knows its size; a pipe does not.
     """
-    head = _read_head(file)
+    head = read_head(file)
     compression = recognise(head)
     if compression == "none":
         return PlainStream(file, head, sized=sized), head
@@ -251,7 +251,8 @@ def begins_with_a_record(head: bytes) -> bool:
     return _core.header_agrees(inside)
 
 
-def _read_head(file: Source) -> bytes:
+def read_head(file: Source) -> bytes:
+    """The first HEAD_BYTES of a file, or all of a shorter one."""
     head = bytearray(HEAD_BYTES)
     filled = 0
     with memoryview(head) as view:

@@ -171,6 +171,8 @@ class FrameReader:
         return self._end - self._begin + left
 
     def _fill(self) -> None:
+        if self._end == len(self._buffer):
+            return  # a read without room gives nothing, which would look like the end of the file
         with memoryview(self._buffer) as view:
             count = self._stream.readinto(view[self._end :])
         self._end += count
@@ -194,7 +196,8 @@ class FrameReader:
         while not self._eof and self._end - self._begin < skip + _core.HEADER_BYTES:
             self._make_room(skip + _core.HEADER_BYTES)
             self._fill()
-        after = self._buffer[self._begin + skip : self._begin + skip + _core.HEADER_BYTES]
+        # Up to `_end`: what the buffer holds behind it is left over from earlier.
+        after = self._buffer[self._begin + skip : min(self._begin + skip + _core.HEADER_BYTES, self._end)]
         return (not after and self._eof) or _core.header_agrees(after)
 
     def _at_end(self) -> bool:

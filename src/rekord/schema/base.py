@@ -32,11 +32,11 @@ class Feature:
     default: Any = ABSENT
 
     _kind: ClassVar[Kind] = "bytes"
-    _stored_as_list: ClassVar[bool] = True  # one list element for each value, not all of them in one byte string
+    _stored_as_list: ClassVar[bool] = True  # a list element for each value, not one byte string for all
     _first: ClassVar[tuple[str, ...]] = ()  # the fields that repr shows without their names
 
     if TYPE_CHECKING:
-        # Fields or properties of every subclass. Real ones here would become defaults of the subclasses' fields.
+        # Fields or properties of every subclass; real ones here would become the defaults of its fields.
         @property
         def shape(self) -> Shape: ...
         @property
@@ -63,16 +63,17 @@ class Feature:
 
     def record_keys(self, column: str) -> tuple[str, ...]:
         """The record's keys for this feature, the values' own first where there is one for the values."""
-        return (self.key or column, *getattr(self, "partitions", ()))
+        return (self.key or column, *self._partition_keys())
 
     def record_kinds(self) -> tuple[Kind, ...]:
         """The list kind of each of `record_keys`, in the same order."""
-        return (self.kind, *["int64" for _ in getattr(self, "partitions", ())])  # type: ignore[return-value]
+        lengths: list[Kind] = ["int64" for _ in self._partition_keys()]
+        return (self.kind, *lengths)
 
     def default_value(self) -> Any:
-        """The default as a row holds it: a NumPy array or scalar of the dtype, else bytes, str or nested tuples."""
+        """The default as a row holds it: an array or scalar of the dtype, else bytes, str, nested tuples."""
         dtype = self.dtype
-        if not isinstance(dtype, np.dtype) or getattr(self, "partitions", ()):
+        if not isinstance(dtype, np.dtype) or self._partition_keys():
             return self.default
         if self.shape == ():
             return dtype.type(self.default)
@@ -101,7 +102,11 @@ class Feature:
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _identity(self) -> tuple[Any, ...]:
-        return (type(self).__name__, *[_exact(getattr(self, field.name)) for field in dataclasses.fields(self)])
+        values = [_exact(getattr(self, field.name)) for field in dataclasses.fields(self)]
+        return (type(self).__name__, *values)
+
+    def _partition_keys(self) -> tuple[str, ...]:
+        return getattr(self, "partitions", ())
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -124,7 +129,7 @@ class Feature:
             raise self._refuse(
                 "S124",
                 "is optional and always empty",
-                expected="an optional feature that can hold a value: an empty list of fixed shape means absent",
+                expected="an optional feature that can hold a value: an empty list would mean absent",
                 found=f"shape={self.shape}",
                 do="drop optional=True, or give the shape that the values have",
             )

@@ -26,7 +26,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compatibility:
-    """"same": the schemas are equal. "widened": all data of the first can be read. "breaking": some cannot."""
+    """Same: the schemas are equal. Widened: all data of the first can be read. Breaking: some cannot."""
 
     verdict: Verdict
     changes: tuple[Change, ...]
@@ -38,8 +38,8 @@ _Found: TypeAlias = "Iterator[tuple[bool, str]]"  # whether the data can still b
 def compat(a: Schema, b: Schema) -> Compatibility:
     """Can data written with `a` be read with `b`?
 
-    Data lies under record keys, so that a renamed column with its old key is the same column. A default of `a`
-    was written wherever a row had no value: such data is never absent.
+    Data lies under record keys, so that a renamed column with its old key is the same column. A default of
+    `a` was written wherever a row had no value: such data is never absent.
     """
     changes = tuple(_changes(a, b))
     if any(change.verdict == "breaking" for change in changes):
@@ -90,7 +90,8 @@ def _added(
     stored = {key: old for old, had in before.items() for key in had.record_keys(old)}
     taken = [stored[key] for key in keys if key in stored]
     if taken:
-        return Change(column=name, what=f"reads what `{taken[0]}` stored as another feature", verdict="breaking")
+        what = f"reads what `{taken[0]}` stored as another feature"
+        return Change(column=name, what=what, verdict="breaking")
     if feature.required:
         return Change(column=name, what="new and required: no record has it", verdict="breaking")
     how = "optional" if feature.optional else "with a default"
@@ -107,7 +108,12 @@ def _feature(a: Feature, b: Feature, keys_a: tuple[str, ...], keys_b: tuple[str,
             return
         yield True, f"{type(a).__name__} became {type(b).__name__}"
     yield from _presence(a, b)
-    yield from _shapes(a.shape, b.shape)
+    if isinstance(a, Sparse):
+        if isinstance(b, Sparse) and a.size != b.size:
+            yield a.size < b.size, f"size {a.size} became {b.size}"
+    else:
+        # A Tensor of any shape is one byte string to any other type.
+        yield from _shapes(a.shape if isinstance(b, Tensor) or not isinstance(a, Tensor) else (), b.shape)
     if isinstance(a, (Int64, Label)) and isinstance(b, (Int64, Label)):
         yield from _integers(a, b)
     elif isinstance(a, Float32) and isinstance(b, Float32):
@@ -129,7 +135,7 @@ def _listed(keys: tuple[str, ...]) -> str:
 def _substitutes(a: Feature, b: Feature) -> bool:
     """Whether every stored value of type `a` is one of type `b`, as far as the types alone can say."""
     if isinstance(b, Bytes):
-        return a.kind == "bytes" and not isinstance(a, Sparse)
+        return a.kind == "bytes"
     return isinstance(a, (Int64, Label)) and isinstance(b, (Int64, Label))
 
 
@@ -165,7 +171,8 @@ def _integers(a: Int64 | Label, b: Int64 | Label) -> _Found:
         return
     low, high = _bounds(b)
     if _bounds(a) != (low, high) and (isinstance(a, Label) or isinstance(b, Label) or a.range != b.range):
-        yield low <= held[0] and held[1] <= high, f"values from {held[0]} to {held[1]}, now from {low} to {high}"
+        what = f"values from {held[0]} to {held[1]}, now from {low} to {high}"
+        yield low <= held[0] and held[1] <= high, what
 
 
 def _bounds(feature: Int64 | Label) -> tuple[int, int]:
@@ -227,10 +234,9 @@ def _masks(a: Mask, b: Mask) -> _Found:
         yield a.classes < b.classes, f"{a.classes} classes became {b.classes}"
     if a.ignore != b.ignore:
         # A new ignore value is harmless only where it was no class; an old one must go on being ignored.
-        yield a.ignore is None and b.ignore is not None and b.ignore >= a.classes, (
-            f"ignore {a.ignore} became {b.ignore}"
+        yield (
+            a.ignore is None and b.ignore is not None and b.ignore >= a.classes,
+            (f"ignore {a.ignore} became {b.ignore}"),
         )
     elif a.ignore is not None and a.classes <= a.ignore < b.classes:
         yield True, f"{a.ignore} is ignored although it is a class now"
-
-

@@ -52,7 +52,8 @@ def _check_keys(columns: Mapping[str, Feature]) -> None:
             other = owners[key]
             raise refuse(
                 "S112",
-                f"`{name}` stores twice under one record key" if other == name
+                f"`{name}` stores twice under one record key"
+                if other == name
                 else f"`{name}` and `{other}` are stored under one record key",
                 column=name,
                 expected="a record key of its own for each column",
@@ -83,7 +84,7 @@ def _check_masks(columns: Mapping[str, Feature]) -> None:
                 column=name,
                 expected="exactly one Image column, or of= naming one",
                 found=f"{len(images)} Image columns" + (f": {', '.join(images[:5])}" if images else ""),
-                do=f'Mask(of="{images[0]}", ...)' if images else "declare the Image column that the mask belongs to",
+                do=f'Mask(of="{images[0]}", ...)' if images else "declare the Image of the mask",
             )
 
 
@@ -97,7 +98,7 @@ def check_groups(context: Mapping[str, Feature], steps: Mapping[str, Feature]) -
                 column=name,
                 expected="one column of this name: a row has one value under it",
                 found="two",
-                do=f'rename one of them and keep its record key: "{name}_steps": {type(feature).__name__}(key="{name}", ...)',
+                do=f'rename one, keep its record key: "{name}_steps": {type(feature).__name__}(key="{name}")',
             )
         if feature.has_default:
             raise refuse(

@@ -144,4 +144,4 @@ def plain(value: object) -> object:
         return value
     if isinstance(value, (np.bool_, np.integer, np.floating, np.complexfloating)):
         return value.item()
-    return float(value) if value.dtype.name == "bfloat16" else value  # type: ignore[arg-type]
+    return float(value) if value.dtype.name == "bfloat16" else value

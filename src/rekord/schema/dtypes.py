@@ -38,7 +38,7 @@ def checked_dtype(value: object, allowed: tuple[str, ...], owner: str, column: s
             column=column,
             expected="one of " + ", ".join(allowed),
             found=shown(value),
-            do=f'Tensor("{name}", shape=...) keeps {name} bit for bit' if elsewhere else "name one of these dtypes",
+            do=f'Tensor("{name}", shape=...) keeps every bit' if elsewhere else "name one of these dtypes",
         )
     if name != "bfloat16":
         return np.dtype(name).newbyteorder("<")

@@ -248,7 +248,9 @@ def _octets(value: Any) -> Any:
     return value
 
 
-def _refuse_unknown(members: Mapping[Any, Any], known: tuple[str, ...], owner: str, column: str | None) -> None:
+def _refuse_unknown(
+    members: Mapping[Any, Any], known: tuple[str, ...], owner: str, column: str | None
+) -> None:
     unknown = [name for name in members if name not in known]
     if unknown:
         meant = near_miss(unknown[0], known) if isinstance(unknown[0], str) else None

@@ -20,10 +20,10 @@ from rekord.schema.refuse import near_miss, refuse, shown
 class Schema:
     """Columns by name, in the order of their declaration.
 
-    `Schema({...})` declares Examples. `Schema(context={...}, steps={...})` declares SequenceExamples: one value
-    a record for a column of the context, one value a step for a column of the steps, and the shape of a step
-    column is that of one step. Schemas are equal when they declare the same columns, in whatever order;
-    `evidence` and `pbtxt` (the text that a schema came from) take no part in that.
+    `Schema({...})` declares Examples, `Schema(context={...}, steps={...})` SequenceExamples: a column of the
+    context has one value a record, a column of the steps one value a step, and its shape is that of one step.
+    Schemas are equal when they declare the same columns, in whatever order; `evidence` and `pbtxt` (the text
+    that a schema came from) take no part in that.
     """
 
     context: Mapping[str, Feature]  # all columns, where this is no sequence
@@ -45,13 +45,14 @@ class Schema:
         if (features is None) != is_sequence:
             raise refuse(
                 "S115",
-                "a schema is declared as both Examples and SequenceExamples" if is_sequence else "a schema of nothing",
-                expected="Schema({...}) for Examples, or Schema(context={...}, steps={...}) for SequenceExamples",
+                "a schema is declared in both forms" if is_sequence else "a schema is given no columns",
+                expected="Schema({...}), or Schema(context={...}, steps={...}) for SequenceExamples",
                 found="both" if is_sequence else "neither",
                 do="drop one of the two" if is_sequence else "Schema({}) for a schema without columns",
             )
-        one = checked_columns(features if features is not None else context or {}, "the columns")
-        many = checked_columns(steps or {}, "the steps")
+        first = features if features is not None else context
+        one = checked_columns({} if first is None else first, "the columns")
+        many = checked_columns({} if steps is None else steps, "the steps")
         check_groups(one, many)
         object.__setattr__(self, "context", MappingProxyType(one))
         object.__setattr__(self, "steps", MappingProxyType(many))
@@ -66,16 +67,17 @@ class Schema:
 
     def __getitem__(self, column: str) -> Feature:
         feature = self.get(column)
-        if feature is not None:
+        if isinstance(feature, Feature):
             return feature
+        some = ", ".join([f"`{name}`" for name in list(self)[:8]])
         meant = near_miss(column, self) if isinstance(column, str) else None
         raise refuse(
             "S116",
             f"the schema has no column {shown(column)}",
             column=column if isinstance(column, str) else None,
-            expected="one of " + ", ".join([f"`{name}`" for name in list(self)[:8]]) + (", …" if len(self) > 8 else "")
-            if len(self)
-            else "nothing: the schema has no columns",
+            expected=f"one of {some}" + (", …" if len(self) > 8 else "")
+            if some
+            else "no column: there are none",
             found=shown(column),
             do=f"did you mean `{meant}`?" if meant else "name a column of the schema",
         )
@@ -133,13 +135,16 @@ class Schema:
 
     def to_dict(self, *, evidence: bool = True) -> dict[str, Any]:
         """The schema as JSON holds it, for a document that contains it."""
-        groups = {"context": self.context, "steps": self.steps} if self.is_sequence else {"features": self.context}
+        groups = {"features": self.context}
+        if self.is_sequence:
+            groups = {"context": self.context, "steps": self.steps}
         return jsonform.document(groups, self.evidence if evidence else None)
 
     @staticmethod
     def from_dict(document: Any) -> Schema:
         """The schema in a JSON document; `evidence` is left behind."""
-        return Schema(**jsonform.groups(document))
+        groups = jsonform.groups(document)
+        return Schema(groups.get("features"), context=groups.get("context"), steps=groups.get("steps"))
 
     def to_json(self, *, evidence: bool = True) -> str:
         """The schema as JSON text, one line a column."""
@@ -187,7 +192,7 @@ class Schema:
                 location=Location(path=place),
                 expected="the JSON file of a schema",
                 found=failure.strerror or str(failure),
-                do="check the path; `rekord infer PATH -o FILE` writes a schema" if missing else "check the path",
+                do="check the path",
             ) from failure
         with located(path=place):
             return Schema.from_json(content)
@@ -220,7 +225,11 @@ class Schema:
 
 
 def _rebuilt(
-    context: Mapping[str, Feature], steps: Mapping[str, Feature], is_sequence: bool, evidence: Any, pbtxt: str | None
+    context: Mapping[str, Feature],
+    steps: Mapping[str, Feature],
+    is_sequence: bool,
+    evidence: Any,
+    pbtxt: str | None,
 ) -> Schema:
     if is_sequence:
         return Schema(context=context, steps=steps, evidence=evidence, pbtxt=pbtxt)

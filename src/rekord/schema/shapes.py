@@ -62,7 +62,7 @@ def _checked_size(size: object, shape: object, owner: str, column: str | None) -
             column=column,
             expected="an int of 0 or more, or None for a size that varies",
             found=shown(shape),
-            do="write None, not -1, for a size that varies" if size == -1 else "give each size as an int or None",
+            do="None, not -1, for a size that varies" if size == -1 else "give each size as an int or None",
         ) from None
     return number
 
@@ -103,7 +103,7 @@ def checked_partitions(value: object, shape: Shape, owner: str, column: str | No
             "S103",
             f"{owner} has partitions that do not fit its shape",
             column=column,
-            expected=f"{len(partitions) + 1} leading None, then fixed sizes, for {len(partitions)} partition(s)",
+            expected=f"{len(partitions) + 1} leading None for {len(partitions)} partition(s), then sizes",
             found=f"shape={shape}",
             do=f"shape={(None,) * (len(partitions) + 1)}, or another number of partitions",
         )

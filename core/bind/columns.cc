@@ -1,0 +1,301 @@
+// Plans, decoders and their columns for Python.
+#include "bind/bind.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind/strings.h"
+#include "decode.h"
+#include "frame.h"
+#include "sequence.h"
+
+namespace nb = nanobind;
+
+namespace rekord {
+namespace {
+
+// Memory to read into; batches may go on holding parts of it.
+struct Slab {
+  BlockRef block;
+
+  size_t size() const noexcept { return block->capacity() - kPadding; }
+};
+
+template <class Item>
+nb::object to_array(const BlockRef& block, size_t count) {
+  nb::capsule owner(new BlockRef(block),
+                    [](void* p) noexcept { delete static_cast<BlockRef*>(p); });
+  auto* data = reinterpret_cast<Item*>(block->data());
+  return nb::cast(nb::ndarray<nb::numpy, Item, nb::ndim<1>>(data, {count}, owner));
+}
+
+nb::object offsets_to_array(Growing<int64_t>& offsets) {
+  return offsets ? to_array<int64_t>(offsets.block(), offsets.size()) : nb::none();
+}
+
+nb::object valid_to_array(Growing<uint8_t>& valid) {
+  if (!valid) return nb::none();
+  nb::capsule owner(new BlockRef(valid.block()),
+                    [](void* p) noexcept { delete static_cast<BlockRef*>(p); });
+  auto* data = reinterpret_cast<bool*>(valid.data());
+  return nb::cast(nb::ndarray<nb::numpy, bool, nb::ndim<1>>(data, {valid.size()}, owner));
+}
+
+// (values, offsets or None, valid or None)
+nb::object to_python(const SlotSpec& spec, Column& column) {
+  if (spec.skip) return nb::none();
+  nb::object values;
+  switch (spec.kind) {
+    case Kind::ints:
+      values = to_array<int64_t>(column.ints.block(), column.ints.size());
+      break;
+    case Kind::floats:
+      values = to_array<float>(column.floats.block(), column.floats.size());
+      break;
+    default:
+      values = nb::cast(StringColumn(column));
+  }
+  return nb::make_tuple(values, offsets_to_array(column.offsets), valid_to_array(column.valid));
+}
+
+struct Fed {
+  size_t consumed = 0;
+  uint64_t needed = 0;
+  Problem frame;
+  RowProblem row;
+};
+
+// Verifies and decodes frame after frame, while their bytes are in the cache.
+template <class AnyDecoder>
+Fed feed(AnyDecoder& decoder, const Slab& slab, size_t begin, size_t end, uint64_t remaining,
+         size_t rows) {
+  Fed fed;
+  end = std::min(end, slab.size());
+  begin = std::min(begin, end);
+  const Bytes bytes(slab.block->data() + begin, end - begin);
+  while (decoder.rows() < rows) {
+    const Look look = look_at_frame(bytes, fed.consumed, remaining);
+    fed.needed = look.needed;
+    fed.frame = look.problem;
+    if (!look.whole) return fed;
+    fed.row = decoder.add(look.payload, slab.block);
+    if (fed.row) return fed;
+    fed.consumed += look.payload.size() + kFramingBytes;
+  }
+  return fed;
+}
+
+template <class AnyDecoder>
+nb::tuple feed_from_python(AnyDecoder& decoder, const Slab& slab, size_t begin, size_t end,
+                           uint64_t remaining, size_t rows) {
+  Fed fed;
+  {
+    nb::gil_scoped_release unlocked;
+    fed = feed(decoder, slab, begin, end, remaining, rows);
+  }
+  nb::object frame = fed.frame ? nb::cast(fed.frame) : nb::none();
+  nb::object row = nb::none();
+  if (fed.row) row = nb::make_tuple(fed.row.problem, fed.row.slot);
+  return nb::make_tuple(fed.consumed, fed.needed, frame, row);
+}
+
+// One payload on its own, copied so that it has padding behind it.
+template <class AnyDecoder>
+nb::object add_from_python(AnyDecoder& decoder, Pool& pool, const nb::bytes& payload) {
+  const BlockRef copy = pool.acquire(payload.size() + kPadding);
+  std::memcpy(copy->data(), payload.data(), payload.size());
+  const RowProblem problem = decoder.add({copy->data(), payload.size()}, copy);
+  if (!problem) return nb::none();
+  return nb::make_tuple(problem.problem, problem.slot);
+}
+
+nb::list take_columns(Decoder& decoder, const Plan& plan) {
+  std::vector<Column> columns = decoder.finish();
+  nb::list out;
+  for (size_t i = 0; i < columns.size(); ++i)
+    out.append(to_python(plan.slots()[i], columns[i]));
+  decoder.start();
+  return out;
+}
+
+nb::tuple take_sequence(SequenceDecoder& decoder, const Plan& context, const Plan& steps) {
+  std::vector<Column> columns = decoder.finish_context();
+  nb::list context_out;
+  for (size_t i = 0; i < columns.size(); ++i)
+    context_out.append(to_python(context.slots()[i], columns[i]));
+  std::vector<StepColumn> lists = decoder.finish_steps();
+  nb::list steps_out;
+  for (size_t i = 0; i < lists.size(); ++i) {
+    const SlotSpec& spec = steps.slots()[i];
+    if (spec.skip) {
+      steps_out.append(nb::none());
+      continue;
+    }
+    // (column of the steps, where each record's steps begin, valid or None)
+    steps_out.append(nb::make_tuple(to_python(spec, lists[i].column),
+                                    offsets_to_array(lists[i].offsets),
+                                    valid_to_array(lists[i].valid)));
+  }
+  decoder.start();
+  return nb::make_tuple(context_out, steps_out);
+}
+
+// A decoder and what Python needs of its plan to take the columns out.
+struct ExampleBatch {
+  std::shared_ptr<Plan> plan;
+  std::shared_ptr<Pool> pool;
+  Decoder decoder;
+
+  ExampleBatch(std::shared_ptr<Plan> p, std::shared_ptr<Pool> q)
+      : plan(p), pool(q), decoder(std::move(p), std::move(q)) {}
+};
+
+struct SequenceBatch {
+  std::shared_ptr<Plan> context;
+  std::shared_ptr<Plan> steps;
+  std::shared_ptr<Pool> pool;
+  SequenceDecoder decoder;
+
+  SequenceBatch(std::shared_ptr<Plan> c, std::shared_ptr<Plan> s, std::shared_ptr<Pool> q)
+      : context(c), steps(s), pool(q), decoder(std::move(c), std::move(s), std::move(q)) {}
+};
+
+SlotSpec slot_spec(const std::string& key, int kind, uint64_t count, bool ragged, bool utf8,
+                   bool skip, int missing, nb::handle fill) {
+  SlotSpec spec;
+  spec.key = key;
+  spec.kind = static_cast<Kind>(kind);
+  spec.count = count;
+  spec.ragged = ragged;
+  spec.utf8 = utf8;
+  spec.skip = skip;
+  spec.missing = static_cast<Missing>(missing);
+  if (spec.missing != Missing::fill) return spec;
+  for (nb::handle value : fill) {
+    if (spec.kind == Kind::ints) {
+      spec.fill_ints.push_back(nb::cast<int64_t>(value));
+    } else if (spec.kind == Kind::floats) {
+      spec.fill_floats.push_back(nb::cast<float>(value));
+    } else {
+      const auto bytes = nb::cast<nb::bytes>(value);
+      spec.fill_bytes.emplace_back(bytes.c_str(), bytes.size());
+    }
+  }
+  return spec;
+}
+
+nb::object text_of(Bytes value) {
+  PyObject* text = PyUnicode_DecodeUTF8(reinterpret_cast<const char*>(value.data()),
+                                        static_cast<Py_ssize_t>(value.size()), "strict");
+  if (text == nullptr) throw nb::python_error();
+  return nb::steal(text);
+}
+
+nb::object bytes_of(Bytes value) { return nb::bytes(value.data(), value.size()); }
+
+template <class Convert>
+nb::list strings_to_list(const StringColumn& strings, size_t begin, size_t end, Convert convert) {
+  end = std::min(end, strings.size());
+  nb::list out;
+  for (size_t i = std::min(begin, end); i < end; ++i) out.append(convert(strings.at(i)));
+  return out;
+}
+
+void bind_strings(nb::module_& module) {
+  nb::class_<StringColumn>(module, "StringColumn", "Byte strings of a batch.")
+      .def("__len__", &StringColumn::size)
+      .def_prop_ro("packed", &StringColumn::packed)
+      .def_prop_ro("total_bytes", &StringColumn::total_bytes)
+      .def("bytes", [](const StringColumn& self, size_t i) {
+        if (i >= self.size()) throw nb::index_error();
+        return bytes_of(self.at(i));
+      }, nb::arg("index"))
+      .def("text", [](const StringColumn& self, size_t i) {
+        if (i >= self.size()) throw nb::index_error();
+        return text_of(self.at(i));
+      }, nb::arg("index"))
+      .def("list_bytes", [](const StringColumn& self, size_t begin, size_t end) {
+        return strings_to_list(self, begin, end, bytes_of);
+      }, nb::arg("begin"), nb::arg("end"))
+      .def("list_text", [](const StringColumn& self, size_t begin, size_t end) {
+        return strings_to_list(self, begin, end, text_of);
+      }, nb::arg("begin"), nb::arg("end"))
+      .def("pack", [](const StringColumn& self, const std::shared_ptr<Pool>& pool) {
+        return self.pack(*pool);
+      }, nb::arg("pool"), "The same strings, end to end in one buffer.")
+      .def("buffers", [](const StringColumn& self) {
+        if (!self.packed()) throw nb::value_error("not packed");
+        const auto* ends = reinterpret_cast<const int64_t*>(self.ends()->data());
+        return nb::make_tuple(to_array<int64_t>(self.ends(), self.size() + 1),
+                              to_array<uint8_t>(self.data(), static_cast<size_t>(ends[self.size()])));
+      }, "(ends, data) of packed strings, without a copy.");
+}
+
+}  // namespace
+
+void bind_columns(nb::module_& module) {
+  nb::class_<Pool>(module, "Pool", "Buffers that are used again once nobody holds them.")
+      .def(nb::new_([](size_t idle_bytes, bool poison) { return Pool::create(idle_bytes, poison); }),
+           nb::arg("idle_bytes"), nb::arg("poison") = false)
+      .def_prop_ro("idle_bytes", &Pool::idle_bytes)
+      .def("slab", [](Pool& self, size_t bytes) { return Slab{self.acquire(bytes + kPadding)}; },
+           nb::arg("size_bytes"));
+
+  nb::class_<Slab>(module, "Slab", "Memory to read into.")
+      .def("__len__", &Slab::size)
+      .def("view", [](const Slab& self) { return to_array<uint8_t>(self.block, self.size()); },
+           "The memory as a writable array.")
+      .def_prop_ro("shared", [](const Slab& self) { return self.block.use_count() > 1; },
+                   "Whether a batch, or a view, still holds this memory.");
+
+  nb::class_<SlotSpec>(module, "Slot", "One record key of a plan.")
+      .def(nb::new_(&slot_spec), nb::arg("key"), nb::arg("kind"), nb::arg("count"),
+           nb::arg("ragged"), nb::arg("utf8"), nb::arg("skip"), nb::arg("missing"),
+           nb::arg("fill").none())
+      .def_ro("key", &SlotSpec::key);
+
+  nb::class_<Plan>(module, "Plan", "The slots of one map, compiled.")
+      .def(nb::new_([](std::vector<SlotSpec> slots, bool strict) {
+             return std::make_shared<Plan>(std::move(slots), strict);
+           }),
+           nb::arg("slots"), nb::arg("strict"))
+      .def("__len__", [](const Plan& self) { return self.slots().size(); });
+
+  nb::class_<ExampleBatch>(module, "ExampleBatch", "Decodes Examples into columns.")
+      .def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Pool>>(), nb::arg("plan"),
+           nb::arg("pool"))
+      .def_prop_ro("rows", [](const ExampleBatch& self) { return self.decoder.rows(); })
+      .def("feed", [](ExampleBatch& self, const Slab& slab, size_t begin, size_t end,
+                      uint64_t remaining, size_t rows) {
+        return feed_from_python(self.decoder, slab, begin, end, remaining, rows);
+      }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("rows"),
+           "Verify and decode the frames of slab[begin:end] until there are `rows`.\n\n"
+           "Gives (bytes consumed, bytes the next frame needs, problem of a frame or None,\n"
+           "(problem, slot) of a row or None).")
+      .def("add", [](ExampleBatch& self, const nb::bytes& payload) {
+        return add_from_python(self.decoder, *self.pool, payload);
+      }, nb::arg("payload"), "Decode one payload; (problem, slot) where it is not a row.")
+      .def("take", [](ExampleBatch& self) { return take_columns(self.decoder, *self.plan); },
+           "The columns so far, (values, offsets, valid) each; then begin again.");
+
+  nb::class_<SequenceBatch>(module, "SequenceBatch", "Decodes SequenceExamples into columns.")
+      .def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Plan>, std::shared_ptr<Pool>>(),
+           nb::arg("context"), nb::arg("steps"), nb::arg("pool"))
+      .def_prop_ro("rows", [](const SequenceBatch& self) { return self.decoder.rows(); })
+      .def("feed", [](SequenceBatch& self, const Slab& slab, size_t begin, size_t end,
+                      uint64_t remaining, size_t rows) {
+        return feed_from_python(self.decoder, slab, begin, end, remaining, rows);
+      }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("rows"))
+      .def("add", [](SequenceBatch& self, const nb::bytes& payload) {
+        return add_from_python(self.decoder, *self.pool, payload);
+      }, nb::arg("payload"))
+      .def("take", [](SequenceBatch& self) {
+        return take_sequence(self.decoder, *self.context, *self.steps);
+      }, "(context columns, step columns) so far; then begin again.");
+
+  bind_strings(module);
+}
+
+}  // namespace rekord

@@ -1,0 +1,46 @@
+#include "bind/strings.h"
+
+namespace rekord {
+
+StringColumn::StringColumn(Column& column)
+    : data_(column.data.release()),
+      ends_(column.ends.release()),
+      views_(std::move(column.views)),
+      slabs_(std::move(column.slabs)),
+      count_(views_.empty() ? column.ends.size() - 1 : views_.size()) {}
+
+StringColumn::StringColumn(BlockRef data, BlockRef ends, size_t count) noexcept
+    : data_(std::move(data)), ends_(std::move(ends)), count_(count) {}
+
+Bytes StringColumn::at(size_t index) const noexcept {
+  if (!views_.empty()) {
+    const BytesView& view = views_[index];
+    const std::byte* begin = view.data != nullptr ? view.data : data_->data() + view.offset;
+    return {begin, static_cast<size_t>(view.length)};
+  }
+  const auto* ends = reinterpret_cast<const int64_t*>(ends_->data());
+  return {data_->data() + ends[index], static_cast<size_t>(ends[index + 1] - ends[index])};
+}
+
+uint64_t StringColumn::total_bytes() const noexcept {
+  uint64_t total = 0;
+  for (size_t i = 0; i < count_; ++i) total += at(i).size();
+  return total;
+}
+
+StringColumn StringColumn::pack(Pool& pool) const {
+  BlockRef data = pool.acquire(static_cast<size_t>(total_bytes()));
+  BlockRef ends = pool.acquire((count_ + 1) * sizeof(int64_t));
+  auto* end = reinterpret_cast<int64_t*>(ends->data());
+  int64_t used = 0;
+  end[0] = 0;
+  for (size_t i = 0; i < count_; ++i) {
+    const Bytes value = at(i);
+    if (!value.empty()) std::memcpy(data->data() + used, value.data(), value.size());
+    used += static_cast<int64_t>(value.size());
+    end[i + 1] = used;
+  }
+  return StringColumn(std::move(data), std::move(ends), count_);
+}
+
+}  // namespace rekord

@@ -1,0 +1,36 @@
+// Byte strings of a batch as Python sees them.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "columns.h"
+
+namespace rekord {
+
+// Many byte strings: end to end in one buffer, or wherever they were read to.
+class StringColumn {
+ public:
+  // Of a finished column; takes its buffers.
+  explicit StringColumn(Column& column);
+  // Of `count` strings in `data`, the first from ends[0] to ends[1].
+  StringColumn(BlockRef data, BlockRef ends, size_t count) noexcept;
+
+  size_t size() const noexcept { return count_; }
+  bool packed() const noexcept { return views_.empty(); }
+  Bytes at(size_t index) const noexcept;
+  uint64_t total_bytes() const noexcept;
+  // The same strings, end to end.
+  StringColumn pack(Pool& pool) const;
+
+  const BlockRef& data() const noexcept { return data_; }
+  const BlockRef& ends() const noexcept { return ends_; }
+
+ private:
+  BlockRef data_;
+  BlockRef ends_;
+  std::vector<BytesView> views_;
+  std::vector<BlockRef> slabs_;
+  size_t count_ = 0;
+};
+
+}  // namespace rekord

@@ -1,0 +1,228 @@
+#include "columns.h"
+
+namespace rekord {
+namespace {
+
+// What a new column has room for before it has seen anything.
+constexpr size_t kFirstRows = 1024;
+constexpr size_t kFirstBytes = 16 * 1024;
+
+}  // namespace
+
+ColumnBuilder::ColumnBuilder(const SlotSpec& spec, std::shared_ptr<Pool> pool)
+    : spec_(&spec),
+      count_(static_cast<size_t>(spec.count)),
+      scalar_(!spec.ragged && spec.count == 1),
+      short_strings_(false),
+      utf8_(spec.utf8),
+      pool_(std::move(pool)) {}
+
+void ColumnBuilder::start() {
+  column_ = Column{};
+  short_strings_ = scalar_ && !utf8_ && spec_->kind == Kind::bytes;
+  switch (spec_->kind) {
+    case Kind::ints:
+      column_.ints.start(*pool_, kFirstRows);
+      break;
+    case Kind::floats:
+      column_.floats.start(*pool_, kFirstRows);
+      break;
+    default:
+      column_.data.start(*pool_, kFirstBytes);
+      column_.ends.start(*pool_, kFirstRows + 1);
+      column_.ends.push(0);
+  }
+  if (spec_->ragged) {
+    column_.offsets.start(*pool_, kFirstRows + 1);
+    column_.offsets.push(0);
+  }
+}
+
+Column ColumnBuilder::finish(size_t rows) {
+  if (column_.valid) extend_valid(rows);
+  return std::move(column_);
+}
+
+void ColumnBuilder::end_row(size_t values) {
+  if (!spec_->ragged) return;
+  column_.offsets.reserve(*pool_, 1);
+  column_.offsets.push(column_.offsets.back() + static_cast<int64_t>(values));
+}
+
+bool ColumnBuilder::add_int_list(const std::byte* at, size_t bytes) {
+  // One value a byte at the most, so the room is proven by the bytes.
+  column_.ints.reserve(*pool_, bytes);
+  const size_t values = decode_varints(at, bytes, column_.ints.end());
+  if (values == kBadVarint) return refuse({Fault::varint, 0, 0, 0});
+  if (!fits(values)) return wrong_count(values);
+  column_.ints.grow_by(values);
+  end_row(values);
+  return true;
+}
+
+bool ColumnBuilder::add_float_list(const std::byte* at, size_t bytes) {
+  if (bytes % 4 != 0) return refuse({Fault::packed_floats, 0, 4, bytes});
+  const size_t values = bytes / 4;
+  if (!fits(values)) return wrong_count(values);
+  Growing<float>& out = column_.floats;
+  out.reserve(*pool_, values);
+  if constexpr (std::endian::native == std::endian::little) {
+    std::memcpy(out.end(), at, bytes);
+  } else {
+    for (size_t i = 0; i < values; ++i)
+      out.end()[i] = std::bit_cast<float>(load_le<uint32_t>(at + 4 * i));
+  }
+  out.grow_by(values);
+  end_row(values);
+  return true;
+}
+
+void ColumnBuilder::view_from_now_on() {
+  column_.viewed = true;
+  short_strings_ = false;
+  column_.views.reserve(std::max<size_t>(column_.ends.size(), 64));
+  const int64_t* ends = column_.ends.data();
+  for (size_t i = 0; i + 1 < column_.ends.size(); ++i)
+    column_.views.push_back({nullptr, static_cast<uint64_t>(ends[i]),
+                             static_cast<uint64_t>(ends[i + 1] - ends[i])});
+}
+
+void ColumnBuilder::push_bytes(Bytes value, const BlockRef& slab) {
+  if (value.size() >= kViewedBytes && slab != nullptr) {
+    if (!column_.viewed) view_from_now_on();
+    if (column_.slabs.empty() || column_.slabs.back() != slab) column_.slabs.push_back(slab);
+    column_.views.push_back({value.data(), 0, value.size()});
+    return;
+  }
+  column_.data.reserve(*pool_, value.size());
+  if (!value.empty()) std::memcpy(column_.data.end(), value.data(), value.size());
+  if (column_.viewed) column_.views.push_back({nullptr, column_.data.size(), value.size()});
+  column_.data.grow_by(value.size());
+  if (column_.viewed) return;
+  column_.ends.reserve(*pool_, 1);
+  column_.ends.push(static_cast<int64_t>(column_.data.size()));
+}
+
+bool ColumnBuilder::add_any_bytes(Bytes value, const BlockRef& slab) {
+  if (!fits(1)) return wrong_count(1);
+  if (utf8_ && !is_utf8(value)) return refuse({Fault::not_utf8, 0, 0, 0});
+  push_bytes(value, slab);
+  end_row(1);
+  return true;
+}
+
+bool ColumnBuilder::add_bytes_list(Bytes list, const BlockRef& slab) {
+  // Checked from end to end first, so that a refusal leaves nothing behind.
+  Reader reader(list, list.data());
+  Tag tag{};
+  Bytes value;
+  size_t values = 0;
+  while (!reader.done()) {
+    if (Problem problem = reader.tag(tag)) return refuse(problem);
+    if (tag.raw != 0x0a) {
+      if (Problem problem = reader.skip(tag)) return refuse(problem);
+      continue;
+    }
+    if (Problem problem = reader.bytes(value)) return refuse(problem);
+    if (utf8_ && !is_utf8(value)) return refuse({Fault::not_utf8, 0, 0, 0});
+    ++values;
+  }
+  if (!fits(values)) return wrong_count(values);
+  for_each_bytes_of(list, [&](Bytes each) { push_bytes(each, slab); });
+  end_row(values);
+  return true;
+}
+
+bool ColumnBuilder::add_feature(const FeatureView& feature, size_t row, const BlockRef& slab) {
+  if (feature.kind == Kind::unset) return add_missing(row);
+  if (feature.kind != spec_->kind)
+    return refuse({Fault::wrong_kind, 0, static_cast<uint64_t>(spec_->kind),
+                   static_cast<uint64_t>(feature.kind)});
+  if (!fits(feature.count)) {
+    // An empty list where exactly so many values are due is a hole, if holes are allowed.
+    if (feature.count == 0 && spec_->missing == Missing::hole) return add_missing(row);
+    return wrong_count(feature.count);
+  }
+  switch (feature.kind) {
+    case Kind::ints:
+      column_.ints.reserve(*pool_, feature.count);
+      copy_ints(feature, {column_.ints.end(), feature.count});
+      column_.ints.grow_by(feature.count);
+      break;
+    case Kind::floats:
+      column_.floats.reserve(*pool_, feature.count);
+      copy_floats(feature, {column_.floats.end(), feature.count});
+      column_.floats.grow_by(feature.count);
+      break;
+    default: {
+      bool text = true;
+      if (utf8_) for_each_bytes(feature, [&](Bytes value) { text = text && is_utf8(value); });
+      if (!text) return refuse({Fault::not_utf8, 0, 0, 0});
+      for_each_bytes(feature, [&](Bytes value) { push_bytes(value, slab); });
+    }
+  }
+  end_row(feature.count);
+  return true;
+}
+
+void ColumnBuilder::extend_valid(size_t rows) {
+  const size_t have = column_.valid.size();
+  if (rows <= have) return;
+  column_.valid.reserve(*pool_, rows - have);
+  std::memset(column_.valid.end(), 1, rows - have);
+  column_.valid.grow_by(rows - have);
+}
+
+bool ColumnBuilder::add_missing(size_t row) {
+  if (spec_->missing == Missing::refuse) return refuse({Fault::missing, 0, 0, 0});
+  if (spec_->missing == Missing::hole) {
+    if (!column_.valid) column_.valid.start(*pool_, std::max(kFirstRows, row + 1));
+    extend_valid(row);
+    column_.valid.reserve(*pool_, 1);
+    column_.valid.push(0);
+  }
+  const bool defaulted = spec_->missing == Missing::fill;
+  size_t values = spec_->ragged ? 0 : count_;
+  switch (spec_->kind) {
+    case Kind::ints:
+      if (defaulted) values = spec_->fill_ints.size();
+      column_.ints.reserve(*pool_, values);
+      for (size_t i = 0; i < values; ++i)
+        column_.ints.push(defaulted ? spec_->fill_ints[i] : 0);
+      break;
+    case Kind::floats:
+      if (defaulted) values = spec_->fill_floats.size();
+      column_.floats.reserve(*pool_, values);
+      for (size_t i = 0; i < values; ++i)
+        column_.floats.push(defaulted ? spec_->fill_floats[i] : 0.0f);
+      break;
+    default:
+      if (defaulted) values = spec_->fill_bytes.size();
+      for (size_t i = 0; i < values; ++i) {
+        const std::string_view value = defaulted ? spec_->fill_bytes[i] : std::string_view();
+        push_bytes({reinterpret_cast<const std::byte*>(value.data()), value.size()}, nullptr);
+      }
+  }
+  end_row(values);
+  return true;
+}
+
+void ColumnBuilder::cut_to(size_t rows) noexcept {
+  size_t values = rows * count_;
+  if (spec_->ragged) {
+    if (column_.offsets.size() <= rows + 1) return;
+    column_.offsets.cut_to(rows + 1);
+    values = static_cast<size_t>(column_.offsets.back());
+  }
+  if (column_.ints.size() > values) column_.ints.cut_to(values);
+  if (column_.floats.size() > values) column_.floats.cut_to(values);
+  if (column_.viewed && column_.views.size() > values) {
+    column_.views.resize(values);
+  } else if (column_.ends.size() > values + 1) {
+    column_.ends.cut_to(values + 1);
+    column_.data.cut_to(static_cast<size_t>(column_.ends.back()));
+  }
+  if (column_.valid.size() > rows) column_.valid.cut_to(rows);
+}
+
+}  // namespace rekord

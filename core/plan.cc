@@ -1,0 +1,95 @@
+#include "plan.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace rekord {
+
+Header::Header(const SlotSpec& spec) noexcept
+    : bytes_(static_cast<uint32_t>(spec.key.size() + 10)), kind_(spec.kind), skip_(spec.skip) {
+  const size_t key = spec.key.size();
+  // The words must fit; E = K + P + 8 then has room below 128 too.
+  if (bytes_ > kPadding) {
+    bytes_ = 1;
+    return;
+  }
+  limit_ = 128 - (key + 8);
+  last_ = static_cast<uint16_t>((bytes_ - 1) / 8);
+  std::array<std::byte, kPadding> base{};
+  std::array<std::byte, kPadding> lengths{};
+  const auto put = [&](size_t at, size_t value) { base[at] = static_cast<std::byte>(value); };
+  const auto put_length = [&](size_t at, size_t without) {
+    put(at, without);
+    lengths[at] = std::byte{1};
+  };
+  put(0, 0x0a);
+  put_length(1, key + 8);
+  put(2, 0x0a);
+  put(3, key);
+  std::memcpy(base.data() + 4, spec.key.data(), key);
+  put(4 + key, 0x12);
+  put_length(5 + key, 4);
+  put(6 + key, static_cast<size_t>(spec.kind) << 3 | 2);
+  put_length(7 + key, 2);
+  put(8 + key, 0x0a);
+  put_length(9 + key, 0);
+  for (size_t i = 0; i <= last_; ++i) {
+    base_[i] = load_le<uint64_t>(base.data() + 8 * i);
+    lengths_[i] = load_le<uint64_t>(lengths.data() + 8 * i);
+  }
+  const size_t in_last = bytes_ - 8 * last_;
+  tail_mask_ = in_last == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * in_last)) - 1;
+}
+
+void Lookup::build(const std::vector<SlotSpec>& slots) {
+  // Four places a slot at first, and more seeds before more places: the table
+  // should stay small enough for the first cache.
+  int bits = std::max(2, static_cast<int>(std::bit_width(slots.size() * 4)));
+  uint64_t seed = 0x9e3779b97f4a7c15u;
+  for (int attempt = 0; attempt < 4096; ++attempt) {
+    if (attempt % 256 == 255 && bits < 16) ++bits;
+    table_.assign(size_t{1} << bits, kNone);
+    seed_ = seed | 1;
+    shift_ = 64 - bits;
+    exact_ = true;
+    for (uint32_t i = 0; i < slots.size() && exact_; ++i) {
+      // The key is copied so that eight bytes can be read from it.
+      std::string key = slots[i].key;
+      const size_t length = key.size();
+      key.resize(length + 8);
+      uint32_t& place =
+          table_[hash(reinterpret_cast<const std::byte*>(key.data()), length, seed_) >> shift_];
+      exact_ = place == kNone;
+      place = i;
+    }
+    if (exact_) return;
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+  }
+  // Keys that agree in length, first and last eight bytes cannot be told apart by
+  // this hash: those are found by searching.
+}
+
+uint32_t Lookup::find(std::string_view key, const std::vector<SlotSpec>& slots) const noexcept {
+  if (!exact_) {
+    for (uint32_t i = 0; i < slots.size(); ++i)
+      if (slots[i].key == key) return i;
+    return kNone;
+  }
+  std::array<std::byte, 16> start{};
+  const auto* bytes = reinterpret_cast<const std::byte*>(key.data());
+  if (key.size() < 8) {
+    std::memcpy(start.data(), bytes, key.size());
+    bytes = start.data();
+  }
+  const uint32_t slot = candidate(bytes, key.size());
+  return slot != kNone && slots[slot].key == key ? slot : kNone;
+}
+
+Plan::Plan(std::vector<SlotSpec> specs, bool strict)
+    : slots_(std::move(specs)), strict_(strict) {
+  headers_.reserve(slots_.size());
+  for (const SlotSpec& spec : slots_) headers_.emplace_back(spec);
+  lookup_.build(slots_);
+}
+
+}  // namespace rekord

@@ -1,0 +1,154 @@
+// A schema, compiled: which record keys there are and what each must hold.
+//
+// The way a well-behaved writer stores one feature is almost all fixed:
+//
+//     0a E 0a K key… 12 F T L 0a P value…
+//        │    │         │ │ │    └ bytes of the value
+//        │    │         │ │ └ P + 2    T: 0a bytes, 12 floats, 1a ints
+//        │    │         │ └ kind
+//        │    │         └ P + 4
+//        │    └ bytes of the key
+//        └ K + P + 8
+//
+// While all lengths fit one byte, these K + 10 bytes are a constant plus P at four
+// known places. So they are kept as words, and one comparison for each eight bytes
+// proves key, kind and every length at once (Header::matches). What does not
+// match is not wrong, only less common, and is parsed.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bytes.h"
+#include "example.h"
+
+namespace rekord {
+
+// What a row is when a slot's key is absent, or has no kind set.
+enum class Missing : uint8_t {
+  refuse,  // required
+  hole,    // optional: a value that is not there, remembered as such
+  fill,    // the slot's default
+};
+
+// Readers of predicted headers load whole words: this many bytes after the last
+// payload byte must be readable.
+inline constexpr size_t kPadding = 64;
+
+// What a slot is declared to hold.
+struct SlotSpec {
+  std::string key;
+  Kind kind = Kind::ints;
+  // Values a row. Ragged: any multiple of `count`.
+  uint64_t count = 1;
+  bool ragged = false;
+  bool utf8 = false;  // of bytes
+  // Not wanted: recognised, so that it can be skipped quickly.
+  bool skip = false;
+  Missing missing = Missing::refuse;
+  // The default of a row, in the form of the kind.
+  std::vector<int64_t> fill_ints;
+  std::vector<float> fill_floats;
+  std::vector<std::string> fill_bytes;
+};
+
+// The header of a slot in the form above. Kept apart from the rest of the slot, so
+// that the headers of a whole plan fit the first cache.
+class Header {
+ public:
+  explicit Header(const SlotSpec& spec) noexcept;
+
+  size_t size() const noexcept { return bytes_; }
+  Kind kind() const noexcept { return kind_; }
+  bool skip() const noexcept { return skip_; }
+
+  // Whether the bytes at `at` are this header for one value of `length` bytes.
+  // Reads up to kPadding bytes.
+  bool matches(const std::byte* at, size_t& length) const noexcept {
+    const auto p = std::to_integer<uint64_t>(at[bytes_ - 1]);
+    if (p >= limit_) return false;
+    for (size_t i = 0; i < last_; ++i)
+      if (load_le<uint64_t>(at + 8 * i) != base_[i] + p * lengths_[i]) return false;
+    if ((load_le<uint64_t>(at + 8 * last_) & tail_mask_) != base_[last_] + p * lengths_[last_])
+      return false;
+    length = static_cast<size_t>(p);
+    return true;
+  }
+
+  static constexpr size_t kMostWords = kPadding / 8;
+
+  // The header's words for a value of `length` bytes, and how they are compared:
+  // all but the last in full, the last under the mask.
+  void expect(size_t length, std::array<uint64_t, kMostWords>& words) const noexcept {
+    for (size_t i = 0; i <= last_; ++i) words[i] = base_[i] + length * lengths_[i];
+  }
+  size_t last_word() const noexcept { return last_; }
+  uint64_t tail_mask() const noexcept { return tail_mask_; }
+
+ private:
+
+  uint32_t bytes_;
+  uint16_t last_ = 0;  // index of the last word
+  Kind kind_;
+  bool skip_;
+  uint64_t limit_ = 0;      // of value bytes, so that E fits one byte; 0: the key is too long
+  uint64_t tail_mask_ = 0;  // of the last word
+  std::array<uint64_t, kMostWords> base_{};
+  std::array<uint64_t, kMostWords> lengths_{};  // 1 at each byte that P is added to
+};
+
+// From a key to its slot: one multiplication and one probe, without collisions.
+class Lookup {
+ public:
+  static constexpr uint32_t kNone = 0xffffffff;
+
+  void build(const std::vector<SlotSpec>& slots);
+
+  // Reads eight bytes from `key`, even where it is shorter. The slot is a
+  // candidate: the caller compares the key.
+  uint32_t candidate(const std::byte* key, size_t length) const noexcept {
+    return table_[hash(key, length, seed_) >> shift_];
+  }
+
+  uint32_t find(std::string_view key, const std::vector<SlotSpec>& slots) const noexcept;
+
+ private:
+  static uint64_t hash(const std::byte* key, size_t length, uint64_t seed) noexcept {
+    uint64_t first = load_le<uint64_t>(key);
+    uint64_t last;
+    if (length >= 8) {
+      last = load_le<uint64_t>(key + length - 8);
+    } else {
+      first &= (uint64_t{1} << (8 * length)) - 1;
+      last = first;
+    }
+    return (first ^ (last * 0x9e3779b97f4a7c15u) ^ length * 0xff51afd7ed558ccdu) * seed;
+  }
+
+  std::vector<uint32_t> table_{kNone, kNone};
+  uint64_t seed_ = 1;
+  int shift_ = 63;
+  bool exact_ = true;  // false: a collision could not be avoided, `find` searches
+};
+
+// The slots of one map: an Example's features, a context, or feature lists.
+class Plan {
+ public:
+  // `strict`: a key that has no slot is refused.
+  explicit Plan(std::vector<SlotSpec> specs, bool strict = false);
+
+  const std::vector<SlotSpec>& slots() const noexcept { return slots_; }
+  const std::vector<Header>& headers() const noexcept { return headers_; }
+  const Lookup& lookup() const noexcept { return lookup_; }
+  bool strict() const noexcept { return strict_; }
+
+ private:
+  std::vector<SlotSpec> slots_;
+  bool strict_;
+  std::vector<Header> headers_;
+  Lookup lookup_;
+};
+
+}  // namespace rekord

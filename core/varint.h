@@ -1,0 +1,110 @@
+// Runs of packed varints, decoded a word at a time.
+#pragma once
+
+#include <bit>
+
+#include "bytes.h"
+
+namespace rekord {
+
+inline constexpr uint64_t kTopBits = 0x8080808080808080u;
+
+// The 7-bit groups of up to eight varint bytes, joined. Continuation bits and
+// bytes beyond the varint must already be masked off, or be top bits.
+inline uint64_t join_groups(uint64_t x) noexcept {
+  x &= 0x7f7f7f7f7f7f7f7fu;
+  x = ((x & 0x7f007f007f007f00u) >> 1) | (x & 0x007f007f007f007fu);
+  x = ((x & 0x3fff00003fff0000u) >> 2) | (x & 0x00003fff00003fffu);
+  return ((x & 0x0fffffff00000000u) >> 4) | (x & 0x0fffffffu);
+}
+
+// One varint of exactly `length` bytes (1 to 10) at `at`; false where it is not one.
+// Reads eight bytes, so `at` needs padding behind it.
+inline bool decode_varint(const std::byte* at, size_t length, int64_t& out) noexcept {
+  uint64_t word = load_le<uint64_t>(at);
+  if (length <= 8) [[likely]] {
+    if (length == 0) return false;
+    const uint64_t mask = ~uint64_t{0} >> (64 - 8 * length);
+    // The first byte without a continuation bit must be the last one.
+    const uint64_t ends = ~word & kTopBits;
+    if ((ends & mask) != uint64_t{0x80} << (8 * (length - 1))) return false;
+    out = static_cast<int64_t>(join_groups(word & mask));
+    return true;
+  }
+  if (length > 10 || (~word & kTopBits) != 0) return false;
+  uint64_t value = join_groups(word);
+  const auto ninth = std::to_integer<uint64_t>(at[8]);
+  value |= (ninth & 0x7f) << 56;
+  if (length == 9) {
+    if (ninth >= 0x80) return false;
+  } else {
+    const auto tenth = std::to_integer<uint64_t>(at[9]);
+    if (ninth < 0x80 || tenth >= 0x80) return false;
+    value |= tenth << 63;
+  }
+  out = static_cast<int64_t>(value);
+  return true;
+}
+
+// How many varints end in these bytes.
+inline size_t count_varints(const std::byte* at, size_t bytes) noexcept {
+  size_t count = 0;
+  const std::byte* end = at + bytes;
+  for (; end - at >= 8; at += 8)
+    count += static_cast<size_t>(std::popcount(~load_le<uint64_t>(at) & kTopBits));
+  for (; at != end; ++at) count += std::to_integer<uint8_t>(*at) < 0x80;
+  return count;
+}
+
+inline constexpr size_t kBadVarint = ~size_t{0};
+
+// Decodes all varints of a packed chunk into `out`, which has room for one value
+// a byte; gives how many there were, or kBadVarint. Reads up to eight bytes past
+// the end, so the chunk needs padding behind it.
+inline size_t decode_varints(const std::byte* at, size_t bytes, int64_t* out) noexcept {
+  const std::byte* end = at + bytes;
+  int64_t* const begin = out;
+  while (at < end) {
+    const auto left = static_cast<size_t>(end - at);
+    uint64_t word = load_le<uint64_t>(at);
+    uint64_t ends = ~word & kTopBits;
+    if (left < 8) ends &= (uint64_t{1} << (8 * left)) - 1;
+    if (ends == kTopBits) {
+      for (int i = 0; i < 8; ++i) out[i] = static_cast<int64_t>(word >> (8 * i) & 0x7f);
+      out += 8;
+      at += 8;
+      continue;
+    }
+    if (ends == 0x8000800080008000u) {
+      for (int i = 0; i < 4; ++i) {
+        const uint64_t pair = word >> (16 * i);
+        out[i] = static_cast<int64_t>((pair & 0x7f) | (pair >> 1 & 0x3f80));
+      }
+      out += 4;
+      at += 8;
+      continue;
+    }
+    if (ends == 0) {
+      // Nine or ten bytes, or damage.
+      size_t length = 9;
+      while (length <= 10 && length <= left && std::to_integer<uint8_t>(at[length - 1]) >= 0x80)
+        ++length;
+      if (length > left || !decode_varint(at, length, *out)) return kBadVarint;
+      ++out;
+      at += length;
+      continue;
+    }
+    int done = 0;  // bits
+    do {
+      const int last = std::countr_zero(ends) + 1;
+      const uint64_t varint = word << (64 - last) >> (64 - last + done);
+      *out++ = static_cast<int64_t>(join_groups(varint));
+      done = last;
+      ends &= ends - 1;
+    } while (ends != 0);
+    at += done / 8;
+  }
+  return static_cast<size_t>(out - begin);
+}
+
+}  // namespace rekord

@@ -1,0 +1,8 @@
+"""`python -m rekord` is the `rekord` command."""
+
+import sys
+
+from rekord.cli.main import run
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,202 @@
+"""`rekord check`: yes or no, for a person and for CI."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rekord.cli import out
+from rekord.cli.render import (
+    Piece,
+    byte_size,
+    clean,
+    count,
+    cut,
+    detail_lines,
+    duration,
+    shown_below,
+    whole_number,
+)
+
+if TYPE_CHECKING:
+    from rekord.health.finding import Finding, Report
+
+DETAILED_FINDINGS = 10
+"""So many findings are shown with all that is known; a person reads no more of that."""
+
+LISTED_PER_CODE = 10
+"""So many findings of a code get a line of their own, unless the user asked for a number."""
+
+_SEVERITIES = ("error", "warning", "note")
+_STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
+_DAMAGE_CODES = ("F101", "F102", "F103", "F104", "F105")
+_HINT = "rekord check PATH --max-findings 1000"
+
+
+def check(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH", help="Record files, folders or patterns.", show_default=False),
+    ],
+    max_findings: Annotated[
+        int | None,
+        typer.Option(
+            "--max-findings",
+            metavar="N",
+            help="List so many findings; the rest is counted.",
+            parser=partial(whole_number, option="--max-findings", do=_HINT),
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Read every record and say what is wrong, and where. Exit code 1 where there is an error."""
+    from rekord.dataset.read import record_files
+    from rekord.health.check import MAX_FINDINGS
+    from rekord.health.check import check as check_quietly
+
+    files = record_files(paths[0] if len(paths) == 1 else paths)
+    if as_json:
+        report = check_quietly(files, max_findings=MAX_FINDINGS if max_findings is None else max_findings)
+        out.say_json(report.to_dict())
+    else:
+        report = check_aloud(files, folder=paths[0] if len(paths) == 1 else "", max_findings=max_findings)
+    return 0 if report.ok else 1
+
+
+def check_aloud(files: list[str], *, folder: str = "", max_findings: int | None = None) -> Report:
+    """Check files and say each finding when it is met, then the sum of it."""
+    from rekord.cli.progress import Progress
+    from rekord.health.check import checked
+    from rekord.health.finding import Report
+
+    report = Report()
+    listing = Listing(shown_below(folder, files), max_findings)
+    began = time.perf_counter()
+    with Progress(report, files=len(files)) as progress:
+        for finding in checked(files, report):
+            report.errors += finding.severity == "error"
+            lines = listing.lines(finding)
+            if lines:
+                with progress.aside():
+                    _say_lines(lines)
+                    out.flush()
+    _say_lines(listing.unlisted_lines())
+    _say_lines(listing.summary(report, time.perf_counter() - began))
+    return report
+
+
+class Listing:
+    """Which findings have been said, how fully, and what they come to."""
+
+    def __init__(self, names: dict[str, str], max_findings: int | None) -> None:
+        self._names = names
+        self._width = min(max(map(len, names.values()), default=0), 48)
+        self._max_findings = max_findings
+        self._listed = 0
+        self._by_code: Counter[str] = Counter()
+        self._places: set[tuple[str, str | None]] = set()
+        self._unlisted: Counter[str] = Counter()
+        self._unlisted_places: set[tuple[str, str | None]] = set()
+        self._severities: Counter[str] = Counter()
+        self._codes: dict[str, str] = {}  # the first code of each severity
+        self._damaged = 0
+        self._refused = 0
+        self._exact = True
+
+    def lines(self, finding: Finding) -> list[list[Piece]]:
+        """A finding as it is shown; no lines where it is only counted."""
+        self._count(finding)
+        if not self._has_room(finding):
+            self._unlisted[finding.code] += 1
+            self._unlisted_places.add((finding.code, finding.path))
+            return []
+        self._listed += 1
+        self._by_code[finding.code] += 1
+        self._places.add((finding.code, finding.path))
+        lines = [self._line(finding)]
+        if self._listed <= DETAILED_FINDINGS:
+            lines += detail_lines(
+                ("expected", finding.expected),
+                ("found", finding.found),
+                ("likely", finding.likely),
+                ("do", finding.do),
+                indent=6,
+            )
+        return lines
+
+    def unlisted_lines(self) -> list[list[Piece]]:
+        """What was only counted: one line a code."""
+        files = Counter(code for code, _ in self._unlisted_places)
+        lines: list[list[Piece]] = [
+            [(code, "bold"), f"  {number:,} more like this in {count(files[code], 'file')}"]
+            for code, number in self._unlisted.items()
+        ]
+        if lines:
+            lines.append([f"--max-findings {self._severities.total()} lists them all"])
+        return lines
+
+    def summary(self, report: Report, seconds: float) -> list[list[Piece]]:
+        """The last lines: how much was found, how much is good, what to do next."""
+        amount = f"{byte_size(report.payload_bytes)} in {duration(seconds)}"
+        total = self._severities.total()
+        if not total:
+            files, records = count(report.files, "file"), count(report.records, "record")
+            return [[("all good", "bold green"), f" · {files} · {records} · {amount}"]]
+        found = count(total, "finding")
+        if len(self._severities) > 1 or "error" not in self._severities:
+            each = [count(self._severities[name], name) for name in _SEVERITIES if self._severities[name]]
+            found = ", ".join(each) if report.ok else f"{found} ({', '.join(each)})"
+        worst = next(self._codes[name] for name in _SEVERITIES if name in self._codes)
+        head: Piece = (found, "bold red") if not report.ok else f"no errors · {found}"
+        return [[head, f" · {self._records(report)} · {amount}"], [f"next: rekord explain {worst}"]]
+
+    def _count(self, finding: Finding) -> None:
+        self._severities[finding.severity] += 1
+        self._codes.setdefault(finding.severity, finding.code)
+        if finding.severity == "error":
+            unreadable = finding.code.startswith("W")  # intact, and counted as such, but refused by protobuf
+            self._damaged += unreadable or finding.code in _DAMAGE_CODES
+            # After a payload that is damaged the length still leads to the next record; after anything else
+            # nobody knows how many records there were.
+            self._exact = self._exact and (unreadable or finding.code == "F102")
+            self._refused += unreadable
+
+    def _has_room(self, finding: Finding) -> bool:
+        if self._max_findings is not None:
+            return self._listed < self._max_findings
+        # Each file with an error is named, whatever the others have.
+        new_place = finding.severity == "error" and (finding.code, finding.path) not in self._places
+        return new_place or self._by_code[finding.code] < LISTED_PER_CODE
+
+    def _line(self, finding: Finding) -> list[Piece]:
+        path = finding.path or ""
+        name = self._names.get(path, clean(path))
+        place = [f"{name:<{self._width}}"]
+        if finding.record is not None:
+            place.append(f"record {finding.record:,}")
+        if finding.offset is not None:
+            place.append(f"byte {finding.offset:,}")
+        if finding.feature is not None:
+            place.append(f"feature `{cut(clean(finding.feature))}`")
+        severity = "" if finding.severity == "error" else f"{finding.severity}: "
+        several = f" (in {count(finding.count, 'record')})" if finding.count > 1 else ""
+        message = f"{severity}{clean(finding.message)}{several}"
+        return [(finding.code, _STYLES[finding.severity]), f"  {'  '.join(place)}   {message}"]
+
+    def _records(self, report: Report) -> str:
+        good = report.records - self._refused
+        if report.ok:
+            return f"{count(report.files, 'file')} · {count(report.records, 'record')}"
+        if self._exact:
+            return f"{good:,} of {count(good + self._damaged, 'record')} good"
+        lost = f", {self._damaged:,} or more damaged" if self._damaged else ""
+        return f"{count(good, 'record')} good{lost}"
+
+
+def _say_lines(lines: list[list[Piece]]) -> None:
+    for line in lines:
+        out.say(*line)

@@ -1,0 +1,262 @@
+"""`rekord demo`: a short tour on generated data, where every number is measured."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import typer
+
+from rekord.cli import out
+from rekord.cli.render import byte_size, count, duration
+from rekord.errors import error
+from rekord.location import Location
+
+SHARDS = 4
+RECORDS_PER_SHARD = 100
+_FLIPPED_SHARD, _FLIPPED_RECORD = 1, 42
+_CUT_SHARD = 3
+
+
+@dataclass(slots=True)
+class Tour:
+    """Where the tour happens, and what it has made so far."""
+
+    good: str
+    broken: str
+    payloads: list[bytes] = field(default_factory=list)
+    steps: int = 0
+
+    def step(self, title: str, command: str | None = None) -> None:
+        """Announce what happens next, and the command that does the same."""
+        self.steps += 1
+        if self.steps > 1:
+            out.say()
+        out.say((f"{self.steps}. {title}", "bold"))
+        if command is not None:
+            out.say((f"$ {command}", "cyan"))
+
+
+def demo(
+    folder: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DIR]",
+            show_default=False,
+            help="Keep the data here: a new or empty folder. Default: nowhere.",
+        ),
+    ] = None,
+) -> int:
+    """Take a short tour on generated data: write, check, show, break, explain."""
+    began = time.perf_counter()
+    with _place(folder) as place:
+        tour = Tour(good=os.path.join(place, "shapes"), broken=os.path.join(place, "shapes-broken"))
+        for step in STEPS:
+            step(tour)
+    out.say()
+    kept = (
+        f"the data is in {shlex.quote(folder)}"
+        if folder
+        else "the data is gone again; `rekord demo DIR` keeps it"
+    )
+    out.say(f"that was all, in {duration(time.perf_counter() - began)}: {kept}")
+    return 0
+
+
+def write_dataset(tour: Tour) -> None:
+    """Examples with an image, a label and some numbers, in a few shards."""
+    from rekord._core import frame
+    from rekord.cli.demo_data import generated_payload
+
+    tour.step(f"Write {count(SHARDS * RECORDS_PER_SHARD, 'record')} of generated data")
+    began = time.perf_counter()
+    tour.payloads = [generated_payload(index) for index in range(SHARDS * RECORDS_PER_SHARD)]
+    written_bytes = 0
+    for shard in range(SHARDS):
+        mine = tour.payloads[shard * RECORDS_PER_SHARD : (shard + 1) * RECORDS_PER_SHARD]
+        written_bytes += _write(_shard(tour.good, shard), b"".join(map(frame, mine)))
+    took = duration(time.perf_counter() - began)
+    out.say(f"{tour.good}: {count(SHARDS, 'file')}, {byte_size(written_bytes)}, in {took}")
+
+
+def check_dataset(tour: Tour) -> None:
+    """Every length, checksum and message is verified."""
+    _check(tour, tour.good, "Check every byte of it")
+
+
+def show_record(tour: Tour) -> None:
+    """One record, as a person wants to see it."""
+    from rekord.cli.features import lines_of
+    from rekord.cli.messages import message
+    from rekord.cli.show import heading, pick
+
+    path = _shard(tour.good, 0)
+    tour.step("Look inside", f"rekord show {shlex.quote(path)} -n 1")
+    for picked in pick([path]):
+        out.say(*heading(os.path.basename(path), picked))
+        for line in lines_of(message(picked.payload)):
+            out.say(*line)
+
+
+def break_copy(tour: Tour) -> None:
+    """Two of the things that happen to files: a bit flips, and a copy is not finished."""
+    from rekord._core import FRAMING_BYTES, HEADER_BYTES, frame
+
+    tour.step("Break a copy of it")
+    for shard in range(SHARDS):
+        mine = tour.payloads[shard * RECORDS_PER_SHARD : (shard + 1) * RECORDS_PER_SHARD]
+        data = bytearray(b"".join(map(frame, mine)))
+        path = _shard(tour.broken, shard)
+        if shard == _FLIPPED_SHARD:
+            begin = sum(len(payload) + FRAMING_BYTES for payload in mine[:_FLIPPED_RECORD])
+            at = begin + HEADER_BYTES + len(mine[_FLIPPED_RECORD]) // 2
+            data[at] ^= 1
+            out.say(f"{os.path.basename(path)}: flipped one bit of byte {at:,}")
+        elif shard == _CUT_SHARD:
+            lost_bytes = len(mine[-1]) // 2
+            del data[-lost_bytes:]
+            out.say(f"{os.path.basename(path)}: cut off the last {count(lost_bytes, 'byte')}")
+        _write(path, bytes(data))
+
+
+def check_broken_copy(tour: Tour) -> None:
+    """Each damage with its file, record and byte; everything else is still good."""
+    _check(tour, tour.broken, "Check the broken copy")
+
+
+def explain_finding(tour: Tour) -> None:
+    """The beginning of the page behind a code."""
+    from rekord.cli.explain import page_of
+
+    tour.step("Ask what a code means", "rekord explain F102")
+    title, *paragraphs = page_of("F102").split("\n\n")
+    told = [paragraph for paragraph in paragraphs if not paragraph.startswith("#")]
+    out.say("\n\n".join([title, *told[:1]]))
+    if len(told) > 1:
+        out.say("…")
+
+
+def read_from_python(tour: Tour) -> None:
+    """The same records as values, without TensorFlow."""
+    from rekord import decode, records
+
+    line = f">>> rows = [rekord.decode(payload) for payload in rekord.records({tour.good!r})]"
+    tour.step("Read it from Python")
+    out.say((line, "cyan"))
+    began = time.perf_counter()
+    rows = [decode(payload) for payload in records(tour.good)]
+    took = duration(time.perf_counter() - began)
+    out.say(f"{count(len(rows), 'record')} with {count(len(rows[0]), 'feature')} each, in {took}")
+
+
+def read_good_records(tour: Tour) -> None:
+    """The records around the damage, compared with what was written."""
+    from collections import Counter
+
+    from rekord.dataset.read import record_files
+
+    tour.step("Read the good records back from the broken copy")
+    began = time.perf_counter()
+    survivors = [payload for path in record_files(tour.broken) for payload in intact_payloads(path)]
+    took = duration(time.perf_counter() - began)
+    same = (Counter(survivors) & Counter(tour.payloads)).total()
+    out.say(f"{len(survivors):,} of {count(len(tour.payloads), 'record')} read, in {took}")
+    out.say(f"{same:,} of {len(survivors):,} are byte for byte what was written")
+
+
+STEPS = (
+    write_dataset,
+    check_dataset,
+    show_record,
+    read_from_python,
+    break_copy,
+    check_broken_copy,
+    explain_finding,
+    read_good_records,
+)
+
+
+def intact_payloads(path: str) -> Iterator[bytes]:
+    """Every payload of a file that can still be read, whatever lies between them."""
+    from rekord.dataset.read import open_frames
+    from rekord.errors import RekordError
+
+    with open_frames(path) as reader:
+        goes_on = True
+        while goes_on:
+            goes_on = False
+            try:
+                for stretch in reader.stretches():
+                    yield from stretch.payloads()
+            except RekordError as failure:
+                goes_on = reader.recover(failure)[1]
+
+
+def _check(tour: Tour, folder: str, title: str) -> None:
+    from rekord.cli.check import check_aloud
+    from rekord.dataset.read import record_files
+
+    tour.step(title, f"rekord check {shlex.quote(folder)}")
+    check_aloud(record_files(folder), folder=folder)
+
+
+def _shard(folder: str, number: int) -> str:
+    return os.path.join(folder, f"train-{number:05}-of-{SHARDS:05}.tfrecord")
+
+
+def _write(path: str, data: bytes) -> int:
+    from rekord.storage.files import LOCAL
+
+    LOCAL.make_folder(os.path.dirname(path))
+    file = LOCAL.create(path)
+    try:
+        return file.write(data)
+    finally:
+        file.close()
+
+
+@contextmanager
+def _place(folder: str | None) -> Iterator[str]:
+    if folder is None:
+        with _temporary_folder() as place:
+            yield place
+        return
+    from rekord.storage.files import LOCAL
+
+    if os.path.lexists(folder):
+        _refuse_what_is_not_empty(folder)
+    LOCAL.make_folder(folder)
+    yield folder
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="rekord-demo-")
+    except OSError as failure:
+        found = failure.strerror or str(failure)
+        raise error("X504", "no temporary folder can be made", found=found, do="rekord demo DIR") from failure
+
+
+def _refuse_what_is_not_empty(folder: str) -> None:
+    from rekord.storage.files import LOCAL
+
+    if LOCAL.stat(folder).kind != "folder":
+        found = "something that is no folder"
+    elif names := LOCAL.list(folder):
+        found = f"a folder with {count(len(names), 'name')} in it"
+    else:
+        return
+    raise error(
+        "U605",
+        "the demo needs a folder of its own",
+        location=Location(path=folder),
+        expected="a folder that is empty, or not there yet",
+        found=found,
+        do="rekord demo      (uses a temporary folder)",
+    )

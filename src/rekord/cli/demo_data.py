@@ -1,0 +1,53 @@
+"""The records of `rekord demo`: small pictures of four shapes, always the same."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from rekord.testing.wire import example_bytes
+
+CLASSES = ("circle", "cross", "square", "stripes")
+
+
+def generated_payload(index: int) -> bytes:
+    """The Example with this number; always the same."""
+    label = index % len(CLASSES)
+    return example_bytes(
+        {
+            "image/encoded": [drawn_png(index)],
+            "image/class/label": [label],
+            "image/class/text": [CLASSES[label].encode()],
+            "embedding": [((index * 37 + k * 11) % 64 - 32) / 16 for k in range(8)],
+            "id": [index],
+        }
+    )
+
+
+def drawn_png(index: int, side: int = 32) -> bytes:
+    """A small greyscale picture of the class that the record has."""
+    rows = bytearray()
+    for y in range(side):
+        rows.append(0)  # no filter
+        rows += bytes(_ink(index, x - side // 2, y - side // 2) for x in range(side))
+
+    def chunk(name: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    pixels = zlib.compress(bytes(rows), 6)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+def _ink(index: int, x: int, y: int) -> int:
+    size = 6 + index % 7
+    match index % len(CLASSES):
+        case 0:
+            inside = x * x + y * y < size * size
+        case 1:
+            inside = min(abs(x), abs(y)) < 2 and max(abs(x), abs(y)) < size
+        case 2:
+            inside = max(abs(x), abs(y)) < size
+        case _:
+            inside = (x + index) // 3 % 2 == 0
+    return 255 - index % 50 if inside else index % 50

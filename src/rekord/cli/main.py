@@ -1,0 +1,138 @@
+"""The `rekord` command: which verbs there are, and how any of them can end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from rekord.cli import out
+from rekord.cli.check import check
+from rekord.cli.demo import demo
+from rekord.cli.explain import explain
+from rekord.cli.help import Command, Group
+from rekord.cli.render import clean, cut, failure_lines
+from rekord.cli.show import show
+from rekord.cli.usage import UsageFailure, explained
+from rekord.cli.view import view
+from rekord.errors import RekordError, UsageError, error
+from rekord.location import Location
+
+GOOD, FINDINGS, WRONG_USAGE, NO_ACCESS, BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
+
+app = typer.Typer(
+    name="rekord",
+    cls=Group,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 good, 1 the data has findings, 2 wrong usage, 3 could not read or write.",
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    ctx: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """TFRecord datasets: see what is in them, and whether every byte is what it should be."""
+    if version:
+        from rekord import __version__
+
+        out.say(f"rekord {__version__}")
+        raise typer.Exit(GOOD)
+    if ctx.invoked_subcommand is None:
+        out.tell(ctx.get_help())
+        raise typer.Exit(WRONG_USAGE)
+
+
+for verb in (check, show, explain, demo):
+    app.command(cls=Command)(verb)
+app.command(
+    cls=Command, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)(view)
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and give its exit code; whatever happens, it is said in one clear message."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    out.prepare()
+    try:
+        code = _run(arguments)
+        out.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever read the output has seen enough.
+        out.abandon()
+        return GOOD
+    except OSError as failure:
+        # Every file is opened and read through a storage, which speaks for itself: this is stdout.
+        _say_failure(_about_stdout(failure))
+        out.abandon()
+        return NO_ACCESS
+
+
+def _run(arguments: list[str]) -> int:
+    group: Any = typer.main.get_command(app)
+    as_json = "--json" in arguments
+    try:
+        # Not through the command's own `main`, which ends the process in ways of its own.
+        with group.make_context("rekord", list(arguments)) as context:
+            code = group.invoke(context)
+        return code if isinstance(code, int) else GOOD
+    except typer.Exit as end:
+        return end.exit_code
+    except UsageFailure as failure:
+        return _failed(explained(failure, group, arguments), as_json=as_json)
+    except RekordError as failure:
+        return _failed(failure, as_json=as_json)
+    except KeyboardInterrupt:
+        out.tell("interrupted")
+        return INTERRUPTED
+    except Exception as bug:
+        if isinstance(bug, OSError) and bug.filename is None:
+            raise
+        return _our_bug(bug, as_json=as_json)
+
+
+def _failed(failure: RekordError, *, as_json: bool) -> int:
+    _say_failure(failure)
+    if as_json:
+        out.say_json({"error": failure.to_dict()})
+    return WRONG_USAGE if isinstance(failure, UsageError) else NO_ACCESS
+
+
+def _say_failure(failure: RekordError) -> None:
+    for line in failure_lines(failure):
+        out.tell(*line)
+
+
+def _our_bug(bug: Exception, *, as_json: bool) -> int:
+    what = cut(clean(str(bug)), 200)
+    kind = type(bug).__name__
+    if os.environ.get("REKORD_TRACEBACK"):
+        import traceback
+
+        out.tell("".join(traceback.format_exception(bug)).rstrip())
+    out.tell(("this is a bug of rekord:", "bold red"), f" {kind}: {what}" if what else f" {kind}")
+    out.tell("  your data is as it was; please report this message, with the command that you ran")
+    out.tell("  REKORD_TRACEBACK=1 in the environment shows where it happened")
+    if as_json:
+        out.say_json({"error": {"error": kind, "code": None, "what": what}})
+    return BUG
+
+
+def _about_stdout(failure: OSError) -> RekordError:
+    full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
+    space = "free space on the disk that the output goes to, or "
+    return error(
+        "X504",
+        "the output cannot be written",
+        location=Location(path="standard output"),
+        found=failure.strerror or str(failure) or type(failure).__name__,
+        do=f"{space if full else ''}send the output to another place",
+    )

@@ -1,0 +1,134 @@
+"""How numbers, places and errors look in a terminal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from rekord.errors import RekordError
+
+Piece: TypeAlias = "str | tuple[str, str]"
+"""Some text, or (text, style): the style is left out where the output is no terminal."""
+
+SHOWN_CHARACTERS = 60
+
+_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
+_SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def count(number: int, noun: str) -> str:
+    """`1 record`, `51,240 records`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def byte_size(n_bytes: int) -> str:
+    """`312 bytes`, `2.4 GB`: three digits at most, in powers of ten as disks are sold."""
+    if n_bytes < 1000:
+        return count(n_bytes, "byte")
+    size = float(n_bytes)
+    for unit in _UNITS:
+        size /= 1000
+        # 999.6 kB would be said as 1000 kB.
+        if size < 999.5 or unit == _UNITS[-1]:
+            break
+    return f"{size:.1f} {unit}" if size < 9.95 else f"{size:,.0f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """`85 ms`, `1.1 s`, `2 min 5 s`."""
+    if seconds < 0.001:
+        return "less than 1 ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def clean(text: str) -> str:
+    """Text from outside as it may go to a terminal: whatever could steer the terminal is spelled out.
+
+    That is every character that is not printable: control characters and escape sequences, marks that turn
+    the direction of writing, line separators, halves of a broken file name.
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+
+
+def cut(text: str, limit: int = SHOWN_CHARACTERS) -> str:
+    """The beginning of a text, with `…` where something is left out."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def quoted(text: str, limit: int = SHOWN_CHARACTERS) -> str:
+    """A text between quotes, cut, with nothing in it that could be taken for something else."""
+    parts: list[str] = []
+    length = 0
+    for letter in text:
+        shown = f"\\{letter}" if letter in '"\\' else letter if letter.isprintable() else _escape(letter)
+        length += len(shown)
+        if length > limit:
+            return f'"{"".join(parts)}…"'
+        parts.append(shown)
+    return f'"{"".join(parts)}"'
+
+
+def _escape(letter: str) -> str:
+    number = ord(letter)
+    if 0xDC80 <= number <= 0xDCFF:  # how Python keeps a byte of a file name that is not UTF-8
+        number -= 0xDC00
+    elif number > 0xFF:
+        return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
+    return _SHORT_ESCAPES.get(letter, f"\\x{number:02x}")
+
+
+def whole_number(text: object, *, option: str, do: str) -> int:
+    """The value of an option that takes a number from 0 on."""
+    from rekord.errors import error
+
+    written = str(text)
+    if written.isascii() and written.isdigit():
+        try:
+            return int(written)
+        except ValueError:
+            pass  # Python refuses numbers of thousands of digits
+    raise error(
+        "U605",
+        f"`{option}` cannot be {cut(clean(repr(written)))}",
+        expected="a whole number, 0 or more",
+        found=cut(clean(written)) or "nothing",
+        do=do,
+    )
+
+
+def failure_lines(failure: RekordError) -> list[list[Piece]]:
+    """An error as it is shown: the first line stands alone, the rest is what is known."""
+    head: Piece = (f"{type(failure).__name__} {failure.code}:", "bold red")
+    lines: list[list[Piece]] = [[head, f" {clean(failure.what)}"]]
+    lines += detail_lines(
+        ("where", str(failure.location)),
+        ("expected", failure.expected),
+        ("found", failure.found),
+        ("likely", failure.likely),
+        ("do", failure.do),
+    )
+    return lines
+
+
+def detail_lines(*details: tuple[str, str | None], indent: int = 2) -> list[list[Piece]]:
+    """What stands indented below a first line: a label and a text for each that there is."""
+    return [[" " * indent, (f"{label:<9}", "dim"), f" {clean(text)}"] for label, text in details if text]
+
+
+def shown_below(folder: str, paths: Iterable[str]) -> dict[str, str]:
+    """Each path as it is shown: without the folder, where that is one and all of them lie below it."""
+    given = list(paths)
+    prefix = folder if folder.endswith(os.sep) else folder + os.sep
+    if os.path.isdir(folder) and all(path.startswith(prefix) for path in given):
+        return {path: clean(path[len(prefix) :].lstrip(os.sep)) for path in given}
+    return {path: clean(path) for path in given}

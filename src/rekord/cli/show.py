@@ -1,0 +1,177 @@
+"""`rekord show`: records in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rekord.cli import out
+from rekord.cli.render import byte_size, count, shown_below, whole_number
+from rekord.errors import RekordError, error
+from rekord.location import Location
+
+if TYPE_CHECKING:
+    from rekord._core import PayloadKind
+    from rekord.records.frame import Stretch
+
+
+class Kind(str, Enum):
+    """How payloads can be read."""
+
+    EXAMPLE = "example"
+    SEQUENCE = "sequence"
+
+
+_NUMBER_HINT = "rekord show PATH -n 5"
+_RECORD_HINT = "rekord show PATH --record 0"
+
+
+def show(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A record file, a folder or a pattern.")],
+    number: Annotated[
+        int,
+        typer.Option(
+            "-n",
+            metavar="N",
+            help="How many records, from the first on.",
+            parser=partial(whole_number, option="-n", do=_NUMBER_HINT),
+        ),
+    ] = 5,
+    record: Annotated[
+        int | None,
+        typer.Option(
+            "--record",
+            metavar="I",
+            help="One record instead, counted from 0 across all files.",
+            parser=partial(whole_number, option="--record", do=_RECORD_HINT),
+        ),
+    ] = None,
+    kind: Annotated[
+        Kind | None,
+        typer.Option("--kind", metavar="example|sequence", help="How to read payloads, where they mislead."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Show records: which features they have, and what is in them."""
+    from rekord.cli.features import json_of, lines_of
+    from rekord.cli.messages import message
+    from rekord.dataset.read import record_files
+    from rekord.errors import located
+
+    paths = record_files(path)
+    names = shown_below(path, paths)
+    documents: list[dict[str, Any]] = []
+    found = 0
+    with located(path=path):
+        for picked in pick(paths, number=number, record=record):
+            with located(path=picked.path, record=picked.record, offset=picked.offset):
+                content = message(
+                    picked.payload, kind=kind.value if kind else None, file_kind=picked.file_kind
+                )
+            if as_json:
+                documents.append({**picked.to_dict(), **json_of(content)})
+            else:
+                if found:
+                    out.say()
+                out.say(*heading(names[picked.path], picked))
+                for line in lines_of(content):
+                    out.say(*line)
+            found += 1
+    if as_json:
+        out.say_json({"records": documents})
+    elif record is None and found < number:
+        out.tell(f"that is all: {count(found, 'record')}" if found else "there are no records")
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picked:
+    """One record out of a file. `file_kind` is what the first records of that file are."""
+
+    path: str
+    record: int
+    offset: int
+    payload: bytes
+    file_kind: PayloadKind | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that JSON shows."""
+        return {
+            "path": self.path,
+            "record": self.record,
+            "offset": self.offset,
+            "payload_bytes": len(self.payload),
+        }
+
+
+def pick(paths: list[str], *, number: int = 1, record: int | None = None) -> Iterator[Picked]:
+    """The first `number` records, or the one that is `record`, counted across files.
+
+    Nothing after them is read. A record that is not there is a UsageError.
+    """
+    from rekord._core import HEADER_BYTES
+    from rekord.dataset.read import open_frames
+    from rekord.records.frame import EVIDENCE_BYTES
+
+    before = 0  # records of earlier files
+    first, left = (0, number) if record is None else (record, 1)
+    for path in paths:
+        if not left:
+            return
+        file_kind = None
+        with open_frames(path) as reader:
+            try:
+                for stretch in reader.stretches():
+                    if stretch.first_record == 0:
+                        file_kind = _sampled_kind(stretch)
+                    begin = max(first - before - stretch.first_record, 0)
+                    for index in range(begin, min(begin + left, len(stretch.extents))):
+                        payload_at = stretch.extents.offset(index) + HEADER_BYTES
+                        payload_end = payload_at + stretch.extents.length(index)
+                        yield Picked(
+                            path=path,
+                            record=stretch.first_record + index,
+                            offset=stretch.offset(index),
+                            payload=bytes(stretch.buffer[payload_at:payload_end]),
+                            file_kind=file_kind,
+                        )
+                        left -= 1
+                    if not left:
+                        return
+            except RekordError as failure:
+                raise reader.recover(failure, within=EVIDENCE_BYTES)[0] from None
+            before += reader.record
+    if record is not None:
+        raise _no_such_record(paths, record, before)
+
+
+def heading(name: str, picked: Picked) -> list[Any]:
+    """The line above a record."""
+    size = byte_size(len(picked.payload))
+    exact = f"  {size}" if len(picked.payload) < 1000 else f"  {size} ({len(picked.payload):,} bytes)"
+    return [(name, "bold"), f"  record {picked.record:,}  byte {picked.offset:,}{exact}"]
+
+
+def _sampled_kind(stretch: Stretch) -> PayloadKind | None:
+    from rekord import _core
+    from rekord.health.check import SAMPLED_RECORDS
+
+    kinds = set(_core.recognise(stretch.buffer, stretch.extents, SAMPLED_RECORDS))
+    sequence = _core.PayloadKind.SEQUENCE
+    return sequence if sequence in kinds and kinds <= {sequence, _core.PayloadKind.EXAMPLE} else None
+
+
+def _no_such_record(paths: list[str], record: int, records: int) -> RekordError:
+    return error(
+        "U606",
+        f"there is no record {record:,}",
+        location=Location(path=paths[0] if len(paths) == 1 else None),
+        expected=f"a record from 0 to {records - 1:,}" if records else None,
+        found=f"{count(records, 'record')} in {count(len(paths), 'file')}",
+        do=f"rekord show PATH --record {records - 1}" if records else "name a file with records",
+    )

@@ -1,0 +1,102 @@
+"""What all tests share: Hypothesis settings, files made of bytes, and ways to read them to the end."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from rekord.errors import RekordError
+from rekord.health.finding import Report
+from rekord.records.frame import SLAB_BYTES, FrameReader
+from rekord.storage.files import LOCAL, Storage
+from rekord.testing import frames
+
+# No timing, no files outside tmp_path; a failure prints what reproduces it.
+settings.register_profile(
+    "rekord",
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("rekord")
+
+PutFile = Callable[..., Path]
+Place = tuple[str, int | None, int | None]
+"""A code, a record and an offset."""
+
+
+@pytest.fixture
+def put_file(tmp_path: Path) -> PutFile:
+    """Writes bytes to a file of the test's own folder."""
+
+    def put(data: bytes, name: str = "x.tfrecord") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
+
+    return put
+
+
+@pytest.fixture
+def put_records(put_file: PutFile) -> PutFile:
+    """Writes a record file of these payloads."""
+
+    def put(payloads: Iterable[bytes], name: str = "x.tfrecord") -> Path:
+        return put_file(frames(payloads), name)
+
+    return put
+
+
+@pytest.fixture(scope="session")
+def compress() -> Callable[[bytes, str], bytes]:
+    """Bytes as a file of the given compression holds them."""
+
+    def compressed(data: bytes, compression: str) -> bytes:
+        if compression == "gzip":
+            return gzip.compress(data, mtime=0)
+        return zlib.compress(data) if compression == "zlib" else data
+
+    return compressed
+
+
+@pytest.fixture(scope="session")
+def told() -> Callable[[Report], list[Place]]:
+    """The errors of a report as (code, record, offset)."""
+    return lambda report: [
+        (finding.code, finding.record, finding.offset)
+        for finding in report.findings
+        if finding.severity == "error"
+    ]
+
+
+@pytest.fixture(scope="session")
+def read_on() -> Callable[..., tuple[list[bytes], list[Place]]]:
+    """Reads a file to its end, past all damage: the payloads, and what was wrong where."""
+
+    def read(
+        path: Path, *, storage: Storage = LOCAL, slab_bytes: int = SLAB_BYTES, sized: bool = True
+    ) -> tuple[list[bytes], list[Place]]:
+        payloads: list[bytes] = []
+        failures: list[Place] = []
+        file = storage.open_read(str(path))
+        with FrameReader(file, path=str(path), sized=sized, slab_bytes=slab_bytes) as reader:
+            goes_on = True
+            while goes_on:
+                try:
+                    for stretch in reader.stretches():
+                        payloads += stretch.payloads()
+                    goes_on = False
+                except RekordError as failure:
+                    told, goes_on = reader.recover(failure)
+                    assert told.location.path == str(path)
+                    failures.append((told.code, told.location.record, told.location.offset))
+        return payloads, failures
+
+    return read

@@ -1,0 +1,216 @@
+"""The command as a whole: exit codes, streams, and how it says no."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rekord import __version__
+from rekord.cli import main
+from rekord.cli.main import run
+from rekord.testing import corrupt_payload, example_bytes, frames
+
+ESCAPE = "\x1b"
+
+
+@pytest.fixture
+def good_file(tmp_path: Path) -> Path:
+    path = tmp_path / "good.tfrecord"
+    path.write_bytes(frames(example_bytes({"label": [i], "text": [b"row"]}) for i in range(3)))
+    return path
+
+
+def rekord(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rekord", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first_line", "hint"),
+    [
+        (["chekc", "x"], "UsageError U601: there is no command `chekc`", "do        rekord check --help"),
+        (["doctor"], "UsageError U601: there is no command `doctor`", "do        rekord --help"),
+        (["--frob"], "UsageError U601: `rekord` has no option `--frob`", "do        rekord --help"),
+        (["check"], "UsageError U601: `rekord check` needs PATH", "do        rekord check --help"),
+        (["check", "x", "--jsno"], "UsageError U601: `rekord check` has no option", "likely    `--json`"),
+        (["show", "x", "y"], "UsageError U601: `rekord show`: ", "do        rekord show --help"),
+        (["show", "x", "-n"], "UsageError U601: `rekord show`: ", "do        rekord show --help"),
+        (["show", "x", "-n", "many"], "UsageError U605: `-n` cannot be 'many'", "do        rekord show"),
+        (["show", "x", "-n", "-1"], "UsageError U605: `-n` cannot be '-1'", "do        rekord show"),
+        (["show", "x", "--record=-1"], "UsageError U605: `--record` cannot be '-1'", "do        rekord show"),
+        (["show", "x", "--kind", "text"], "UsageError U605: `--kind` cannot take", "do        rekord show"),
+        (
+            ["check", "x", "--max-findings", "1.5"],
+            "UsageError U605: `--max-findings`",
+            "do        rekord check",
+        ),
+        (["view", "x"], "UsageError U604: `rekord view` is not available yet", "do        rekord show"),
+        (["view", "x", "--port", "1", "--no-browser"], "UsageError U604: ", "do        rekord show"),
+    ],
+)
+def test_wrong_usage_is_one_message_with_a_hint_and_exit_code_2(
+    arguments: list[str], first_line: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(first_line)
+    assert f"\n  {hint}" in printed.err
+    assert "Traceback" not in printed.err
+
+
+def test_no_command_at_all_shows_the_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "rekord check PATH..." in printed.err
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_lists_the_verbs_that_exist_and_no_other(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([option]) == 0
+    text = capsys.readouterr().out
+    for verb in ("check", "show", "explain", "demo"):
+        assert f"  rekord {verb} " in text
+    assert "view" not in text
+
+
+@pytest.mark.parametrize("verb", ["check", "show", "explain", "demo"])
+def test_each_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([verb, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"rekord {verb} ")
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"rekord {__version__}\n"
+
+
+def test_under_json_a_failure_is_a_document_on_stdout_and_a_message_on_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "missing.tfrecord"
+    assert run(["check", str(missing), "--json"]) == 3
+    printed = capsys.readouterr()
+    failure = json.loads(printed.out)["error"]
+    assert (failure["code"], failure["location"]) == ("X501", {"path": str(missing)})
+    assert printed.err.startswith("DatasetError X501: ")
+
+
+def test_wrong_usage_under_json_leaves_stdout_parseable(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["show", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "U601"
+
+
+def test_a_bug_is_admitted_in_one_short_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(code: str) -> str:
+        raise ZeroDivisionError("one by\x1b[31m nothing")
+
+    monkeypatch.delenv("REKORD_TRACEBACK", raising=False)
+    monkeypatch.setattr("rekord.cli.explain.page_of", broken)
+    assert run(["explain", "F102"]) == main.BUG == 70
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("this is a bug of rekord: ZeroDivisionError: one by\\x1b[31m nothing\n")
+    assert "REKORD_TRACEBACK=1" in printed.err
+    assert "Traceback" not in printed.err
+
+    monkeypatch.setenv("REKORD_TRACEBACK", "1")
+    assert run(["explain", "F102"]) == 70
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_a_missing_path_is_exit_code_3_in_a_real_process(tmp_path: Path) -> None:
+    ended = rekord("check", tmp_path / "missing")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert ended.stderr.startswith("DatasetError X501: no such file or folder\n  where     ")
+
+
+def test_an_unknown_verb_is_exit_code_2_in_a_real_process() -> None:
+    ended = rekord("shwo", "x")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(
+        "UsageError U601: there is no command `shwo`\n  likely    `show` is meant\n"
+    )
+
+
+def test_piped_output_has_no_escape_codes_even_if_colour_is_forced(good_file: Path) -> None:
+    bad = good_file.with_name("bad.tfrecord")
+    bad.write_bytes(corrupt_payload(good_file.read_bytes(), 1))
+    environment = {**os.environ, "FORCE_COLOR": "1", "CLICOLOR_FORCE": "1", "TERM": "xterm-256color"}
+    for arguments in (["check", bad], ["show", good_file], ["explain", "F102"], ["--help"], ["chekc"]):
+        ended = rekord(*arguments, env=environment)
+        assert ESCAPE not in ended.stdout + ended.stderr
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly(tmp_path: Path) -> None:
+    path = tmp_path / "long.tfrecord"
+    path.write_bytes(frames([example_bytes({"label": [1]})] * 5000))
+    reading, writing = os.pipe()
+    command = [sys.executable, "-m", "rekord", "show", str(path), "-n", "5000"]
+    process = subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert os.read(reading, 10)
+    os.close(reading)
+    _, messages = process.communicate(timeout=60)
+    assert (process.returncode, messages) == (0, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["show"], ["check"], ["check", "--json"]])
+def test_a_full_disk_behind_stdout_is_one_message_and_exit_code_3(
+    arguments: list[str], good_file: Path
+) -> None:
+    command = [sys.executable, "-m", "rekord", *arguments, str(good_file)]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert ended.returncode == 3
+    assert ended.stderr.startswith("DatasetError X504: the output cannot be written\n")
+    assert ended.stderr.count("X504") == 1
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr
+
+
+def test_ctrl_c_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
+    pipe = tmp_path / "slow.tfrecord"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "rekord", "check", str(pipe)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # Opening returns when the command has opened its end: from there on it waits for bytes that do not come.
+    with open(pipe, "wb"):
+        process.send_signal(signal.SIGINT)
+        result, messages = process.communicate(timeout=60)
+    assert (process.returncode, result, messages) == (130, b"", b"interrupted\n")
+
+
+def test_a_terminal_gets_colour_while_a_piped_result_stays_plain(good_file: Path) -> None:
+    bad = good_file.with_name("bad.tfrecord")
+    bad.write_bytes(corrupt_payload(good_file.read_bytes(), 1))
+    watcher, terminal = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "rekord", "check", str(bad)]
+        environment = {**os.environ, "TERM": "xterm-256color"}
+        environment.pop("NO_COLOR", None)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=environment)
+        result, _ = process.communicate(timeout=60)
+    finally:
+        os.close(terminal)
+    seen = os.read(watcher, 65536)
+    os.close(watcher)
+    assert process.returncode == 1
+    assert result.startswith(b"F102  ")
+    assert ESCAPE.encode() not in result
+    assert b"file 1 of 1" in seen
