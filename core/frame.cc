@@ -17,7 +17,7 @@ bool header_agrees(const std::byte* header) noexcept {
   return load_le<uint32_t>(header + 8) == mask_crc(crc32c_u64(load_le<uint64_t>(header)));
 }
 
-Look look_at_frame(Bytes bytes, size_t at, uint64_t remaining) noexcept {
+Look look_at_header(Bytes bytes, size_t at, uint64_t remaining) noexcept {
   Look look;
   const size_t have = bytes.size() - at;
   const uint64_t most = remaining - at;
@@ -47,13 +47,33 @@ Look look_at_frame(Bytes bytes, size_t at, uint64_t remaining) noexcept {
   look.needed = length + kFramingBytes;
   if (have < look.needed) return look;
   look.payload = {header + kHeaderBytes, static_cast<size_t>(length)};
-  const uint32_t payload_stored = load_le<uint32_t>(look.payload.data() + look.payload.size());
-  const uint32_t payload_computed = masked_crc32c(look.payload);
-  if (payload_stored != payload_computed)
-    look.problem = {Fault::payload_crc, at, payload_stored, payload_computed};
-  else
-    look.whole = true;
+  look.whole = true;
   return look;
+}
+
+Look look_at_frame(Bytes bytes, size_t at, uint64_t remaining) noexcept {
+  Look look = look_at_header(bytes, at, remaining);
+  if (!look.whole) return look;
+  const uint32_t stored = load_le<uint32_t>(look.payload.data() + look.payload.size());
+  const uint32_t computed = masked_crc32c(look.payload);
+  if (stored != computed) {
+    look.whole = false;
+    look.problem = {Fault::payload_crc, at, stored, computed};
+  }
+  return look;
+}
+
+Hop hop(Bytes bytes, uint64_t remaining, size_t most) noexcept {
+  Hop result;
+  while (result.frames < most) {
+    const Look look = look_at_header(bytes, result.consumed, remaining);
+    result.needed = look.needed;
+    result.problem = look.problem;
+    if (!look.whole) break;
+    result.consumed += look.payload.size() + kFramingBytes;
+    ++result.frames;
+  }
+  return result;
 }
 
 Scan scan(Bytes bytes, uint64_t remaining, std::vector<Extent>& payloads) {

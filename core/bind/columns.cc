@@ -203,7 +203,28 @@ nb::list strings_to_list(const StringColumn& strings, size_t begin, size_t end, 
   return out;
 }
 
+// A column of the byte strings of a list.
+StringColumn strings_from_list(const nb::list& values) {
+  const auto pool = Pool::create(0, false);
+  size_t total = 0;
+  for (nb::handle value : values) total += nb::cast<nb::bytes>(value).size();
+  BlockRef data = pool->acquire(total);
+  BlockRef ends = pool->acquire((values.size() + 1) * sizeof(int64_t));
+  auto* end = reinterpret_cast<int64_t*>(ends->data());
+  int64_t used = 0;
+  *end++ = 0;
+  for (nb::handle value : values) {
+    const auto bytes = nb::cast<nb::bytes>(value);
+    std::memcpy(data->data() + used, bytes.data(), bytes.size());
+    used += static_cast<int64_t>(bytes.size());
+    *end++ = used;
+  }
+  return StringColumn(std::move(data), std::move(ends), values.size());
+}
+
 void bind_strings(nb::module_& module) {
+  module.def("strings", &strings_from_list, nb::arg("values"), "A column of byte strings.");
+
   nb::class_<StringColumn>(module, "StringColumn", "Byte strings of a batch.")
       .def("__len__", &StringColumn::size)
       .def_prop_ro("packed", &StringColumn::packed)
@@ -247,8 +268,18 @@ void bind_columns(nb::module_& module) {
       .def("__len__", &Slab::size)
       .def("view", [](const Slab& self) { return to_array<uint8_t>(self.block, self.size()); },
            "The memory as a writable array.")
-      .def_prop_ro("shared", [](const Slab& self) { return self.block.use_count() > 1; },
-                   "Whether a batch, or a view, still holds this memory.");
+      .def_prop_ro("holders", [](const Slab& self) { return self.block.use_count(); },
+                   "How many hold this memory: the slab itself, its views, and batches.");
+
+  module.def("hop", [](const Slab& slab, size_t begin, size_t end, uint64_t remaining, size_t most) {
+    end = std::min(end, slab.size());
+    begin = std::min(begin, end);
+    const Hop result = hop({slab.block->data() + begin, end - begin}, remaining, most);
+    nb::object problem = result.problem ? nb::cast(result.problem) : nb::none();
+    return nb::make_tuple(result.frames, result.consumed, result.needed, problem);
+  }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("most"),
+             "Whole frames at the front of slab[begin:end], by their headers alone.\n\n"
+             "Gives (frames, bytes consumed, bytes the next frame needs, problem or None).");
 
   nb::class_<SlotSpec>(module, "Slot", "One record key of a plan.")
       .def(nb::new_(&slot_spec), nb::arg("key"), nb::arg("kind"), nb::arg("count"),

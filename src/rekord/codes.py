@@ -67,11 +67,23 @@ CODES: dict[str, str] = {
     "C203": "bytes follow the end of the compressed data",
     "C204": "checksum of the compressed data does not match",
     "C205": "compressed in a way that TFRecord readers do not take",
+    # D4xx: records that are not what the schema declares
+    "D401": "a required feature is missing",
+    "D402": "a feature has another number of values than the schema says",
+    "D403": "a feature is stored as another kind than the schema says",
+    "D404": "a text is not UTF-8",
+    "D405": "a value does not fit the declared dtype",
+    "D406": "bytes do not make a tensor of the declared dtype and shape",
+    "D407": "the keys of one column do not belong together",
+    "D408": "a key is not in the schema that was inferred",
     # X5xx: datasets and the places they live in
     "X501": "no such file or folder",
     "X502": "no record files here",
     "X503": "cannot be read",
     "X504": "cannot be written",
+    "X505": "a set of shards is incomplete",
+    "X506": "no such split",
+    "X507": "the dataset has several splits",
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "an optional dependency is missing",
@@ -79,6 +91,7 @@ CODES: dict[str, str] = {
     "U604": "not available yet",
     "U605": "an argument has a value that it cannot take",
     "U606": "no such record",
+    "U607": "an iterator is used in another process than the one that made it",
     # H7xx: findings about data that can be read
     "H701": "named as compressed, but it is not",
     "H702": "compressed, but its name does not say so",

@@ -25,9 +25,17 @@ _NOT_AN_EXAMPLE = "look at the payload with `rekord show --record N`; it may hol
 _COPY_AGAIN = "copy the file again from its origin; the other records can still be read"
 
 
-def frame_error(problem: Problem, *, record: int, offset: int) -> RekordError:
-    """The error for a frame that cannot be read; `offset` is that of its first byte."""
-    expected, found = _frame_words(problem)
+def is_wire_fault(fault: Fault) -> bool:
+    """Whether a fault lies in the payload's wire format, whatever the schema says."""
+    return _CODES.get(fault, "").startswith("W")
+
+
+def frame_error(problem: Problem, *, record: int, offset: int, end_is_known: bool = True) -> RekordError:
+    """The error for a frame that cannot be read; `offset` is that of its first byte.
+
+    `end_is_known` says that the bytes left are counted, not estimated, as in a compressed file.
+    """
+    expected, found = _frame_words(problem, end_is_known)
     return error(
         _CODES[problem.fault],
         location=Location(record=record, offset=offset),
@@ -49,14 +57,15 @@ def wire_error(problem: Problem) -> RekordError:
     )
 
 
-def _frame_words(problem: Problem) -> tuple[str, str]:
+def _frame_words(problem: Problem, end_is_known: bool) -> tuple[str, str]:
     expected, found = problem.expected, problem.found
     if problem.fault in (Fault.LENGTH_CRC, Fault.PAYLOAD_CRC):
         return f"masked crc32c 0x{expected:08x} (stored)", f"masked crc32c 0x{found:08x} (computed)"
     if problem.fault == Fault.CUT_HEADER:
         return f"{expected} bytes of header", f"{_bytes(found)}, then the end of the file"
     if problem.fault == Fault.CUT_RECORD:
-        return f"a record of {_bytes(expected)} with its framing", f"{_bytes(found)} up to the end of the file"
+        left = _bytes(found) if end_is_known else f"at most {_bytes(found)}"
+        return f"a record of {_bytes(expected)} with its framing", f"{left} up to the end of the file"
     return f"at most {_bytes(expected)}, which is all that can follow", f"a length of {_bytes(found)}"
 
 

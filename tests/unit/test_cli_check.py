@@ -13,6 +13,7 @@ from rekord.testing import (
     bytes_list,
     corrupt_length,
     corrupt_payload,
+    drop_bytes,
     entry,
     example,
     example_bytes,
@@ -73,6 +74,23 @@ def test_where_the_loss_is_not_known_no_total_is_claimed(
     shard(folder, 2).write_bytes(GOOD[:-5])
     assert run(["check", str(folder)]) == 1
     assert "1 finding · 59 records good, 1 or more damaged · " in capsys.readouterr().out
+
+
+def test_bytes_lost_across_records_are_not_counted_as_one_record(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offsets = frame_offsets(GOOD)
+    shard(folder, 1).write_bytes(drop_bytes(GOOD, offsets[2] + 14, offsets[5] + 20))
+    assert run(["check", str(folder)]) == 1
+    printed = capsys.readouterr().out
+    assert printed.startswith("F102  train-00001-of-00003.tfrecord  record 2  ")
+    assert "1 finding · 56 records good, 1 or more damaged · " in printed
+
+
+def test_damage_in_the_last_record_is_one_record(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shard(folder, 1).write_bytes(corrupt_payload(GOOD, 19))
+    assert run(["check", str(folder)]) == 1
+    assert "1 finding · 59 of 60 records good · " in capsys.readouterr().out
 
 
 def test_json_holds_every_field_of_a_finding(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -184,15 +186,29 @@ def test_a_full_disk_behind_stdout_is_one_message_and_exit_code_3(
     assert "Exception ignored" not in ended.stderr
 
 
+def open_when_read(pipe: Path, process: subprocess.Popen[bytes]) -> int:
+    """The writing end of a pipe, once the process has opened the other one."""
+    while process.poll() is None:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as failure:
+            if failure.errno != errno.ENXIO:  # nobody reads yet
+                raise
+            time.sleep(0.01)
+    raise AssertionError(process.communicate())
+
+
 def test_ctrl_c_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     pipe = tmp_path / "slow.tfrecord"
     os.mkfifo(pipe)
     command = [sys.executable, "-m", "rekord", "check", str(pipe)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    # Opening returns when the command has opened its end: from there on it waits for bytes that do not come.
-    with open(pipe, "wb"):
+    writing = open_when_read(pipe, process)  # from there on the command waits for bytes that do not come
+    try:
         process.send_signal(signal.SIGINT)
         result, messages = process.communicate(timeout=60)
+    finally:
+        os.close(writing)
     assert (process.returncode, result, messages) == (130, b"", b"interrupted\n")
 
 

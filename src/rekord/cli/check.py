@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +23,7 @@ from rekord.cli.render import (
 
 if TYPE_CHECKING:
     from rekord.health.finding import Finding, Report
+    from rekord.storage.files import Readable
 
 DETAILED_FINDINGS = 10
 """So many findings are shown with all that is known; a person reads no more of that."""
@@ -48,7 +48,7 @@ def check(
             "--max-findings",
             metavar="N",
             help="List so many findings; the rest is counted.",
-            parser=partial(whole_number, option="--max-findings", do=_HINT),
+            parser=whole_number("--max-findings", do=_HINT),
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -160,9 +160,8 @@ class Listing:
         if finding.severity == "error":
             unreadable = finding.code.startswith("W")  # intact, and counted as such, but refused by protobuf
             self._damaged += unreadable or finding.code in _DAMAGE_CODES
-            # After a payload that is damaged the length still leads to the next record; after anything else
-            # nobody knows how many records there were.
-            self._exact = self._exact and (unreadable or finding.code == "F102")
+            # Unless the very next record is there, nobody knows how many were lost.
+            self._exact = self._exact and (unreadable or _lost_one_record(finding))
             self._refused += unreadable
 
     def _has_room(self, finding: Finding) -> bool:
@@ -200,3 +199,32 @@ class Listing:
 def _say_lines(lines: list[list[Piece]]) -> None:
     for line in lines:
         out.say(*line)
+
+
+def _lost_one_record(finding: Finding) -> bool:
+    """Whether a record, or the end of the file, stands right behind the one that is damaged."""
+    from rekord._core import FRAMING_BYTES, header_agrees
+    from rekord.errors import RekordError
+    from rekord.storage.files import LOCAL
+
+    if finding.code != "F102" or finding.path is None or finding.offset is None:
+        return False
+    try:
+        if LOCAL.stat(finding.path).kind != "file":
+            return False
+        with LOCAL.open_read(finding.path) as file:
+            header = _header_at(file, finding.offset)
+            if not header_agrees(header):
+                return False  # offsets count decompressed bytes: this file is compressed
+            behind = finding.offset + FRAMING_BYTES + int.from_bytes(header[:8], "little")
+            return behind == file.size_bytes or bool(header_agrees(_header_at(file, behind)))
+    except RekordError:
+        return False
+
+
+def _header_at(file: Readable, offset: int) -> bytes:
+    from rekord._core import HEADER_BYTES
+
+    file.seek(offset)
+    header = bytearray(HEADER_BYTES)
+    return bytes(header[: file.readinto(header)])

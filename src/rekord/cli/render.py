@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from rekord.errors import RekordError
+from rekord.errors import RekordError, error
 
 Piece: TypeAlias = "str | tuple[str, str]"
 """Some text, or (text, style): the style is left out where the output is no terminal."""
@@ -87,23 +87,23 @@ def _escape(letter: str) -> str:
     return _SHORT_ESCAPES.get(letter, f"\\x{number:02x}")
 
 
-def whole_number(text: object, *, option: str, do: str) -> int:
-    """The value of an option that takes a number from 0 on."""
-    from rekord.errors import error
+def whole_number(option: str, *, do: str) -> Callable[[object], int]:
+    """What reads the value of an option that takes a number from 0 on."""
 
-    written = str(text)
-    if written.isascii() and written.isdigit():
-        try:
+    def number(text: object) -> int:
+        written = str(text)
+        # Python refuses to read numbers of thousands of digits.
+        if written.isascii() and written.isdigit() and len(written) < 1000:
             return int(written)
-        except ValueError:
-            pass  # Python refuses numbers of thousands of digits
-    raise error(
-        "U605",
-        f"`{option}` cannot be {cut(clean(repr(written)))}",
-        expected="a whole number, 0 or more",
-        found=cut(clean(written)) or "nothing",
-        do=do,
-    )
+        raise error(
+            "U605",
+            f"`{option}` cannot be {cut(clean(repr(written)))}",
+            expected="a whole number, 0 or more",
+            found=cut(clean(written)) or "nothing",
+            do=do,
+        )
+
+    return number
 
 
 def failure_lines(failure: RekordError) -> list[list[Piece]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,7 +38,7 @@ def show(
             "-n",
             metavar="N",
             help="How many records, from the first on.",
-            parser=partial(whole_number, option="-n", do=_NUMBER_HINT),
+            parser=whole_number("-n", do=_NUMBER_HINT),
         ),
     ] = 5,
     record: Annotated[
@@ -48,7 +47,7 @@ def show(
             "--record",
             metavar="I",
             help="One record instead, counted from 0 across all files.",
-            parser=partial(whole_number, option="--record", do=_RECORD_HINT),
+            parser=whole_number("--record", do=_RECORD_HINT),
         ),
     ] = None,
     kind: Annotated[

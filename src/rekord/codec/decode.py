@@ -1,4 +1,4 @@
-"""Payloads to Python values, without a schema."""
+"""Payloads to Python values, with a schema or without."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
-from rekord.errors import error
-from rekord.faults import wire_error
+from rekord._core import Fault, Problem
+from rekord.codec.assemble import assemble, refused
+from rekord.codec.plan import CodecPlan, Field, compile_plan
+from rekord.errors import RekordError, error
+from rekord.faults import is_wire_fault, wire_error
+from rekord.location import Location
+from rekord.schema import Schema
 
 Value: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float32] | list[bytes] | None"
 """What a Feature holds: int64 or float32 values, byte strings, or nothing where no kind is set."""
+
+_LISTS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
+_DECLARE = {1: "rk.Bytes()", 2: "rk.Float32()", 3: "rk.Int64()"}
+_IDLE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,28 +33,136 @@ class SequenceExample:
     steps: dict[str, list[Value]]
 
 
-def decode(payload: bytes | bytearray | memoryview, *, kind: Literal["example", "sequence"] = "example") -> Any:
-    """A payload as `{key: int64 array | float32 array | list of bytes | None}`, with protobuf's meaning.
+def decode(
+    payload: bytes | bytearray | memoryview,
+    schema: Schema | None = None,
+    *,
+    kind: Literal["example", "sequence"] | None = None,
+) -> Any:
+    """A payload's values.
 
-    With `kind="sequence"` a SequenceExample with `.context` (such a dict) and `.steps` (`{key: [one such
-    value a step]}`). A payload that protobuf would refuse is a WireError.
+    With a schema: one row, `{column: value}` in the declared shapes and dtypes, None where an optional value is
+    missing. Without: `{key: int64 array | float32 array | list of bytes | None}` with protobuf's meaning, and
+    with `kind="sequence"` a SequenceExample with `.context` (such a dict) and `.steps` (`{key: [one such value
+    a step]}`). A payload that protobuf would refuse is a WireError, one that the schema refuses a DecodeError.
     """
     data = _as_bytes(payload)
-    if kind == "example":
-        decoded = _core.decode_example(data)
-    elif kind == "sequence":
-        decoded = _core.decode_sequence(data)
-    else:
-        raise error(
-            "U605",
-            f"`kind` cannot be {kind!r}",
-            expected='"example" or "sequence"',
-            found=repr(kind)[:60],
-            do='decode(payload, kind="example")',
-        )
+    if kind not in (None, "example", "sequence"):
+        raise _bad_kind(kind)
+    if schema is not None:
+        if kind is not None and schema.is_sequence != (kind == "sequence"):
+            raise _bad_kind(kind, f"a schema of {'SequenceExamples' if schema.is_sequence else 'Examples'}")
+        return _decode_row(data, compile_plan(schema))
+    sequence = kind == "sequence"
+    decoded = _core.decode_sequence(data) if sequence else _core.decode_example(data)
     if isinstance(decoded, _core.Problem):
         raise wire_error(decoded)
-    return SequenceExample(*decoded) if kind == "sequence" else decoded
+    return SequenceExample(*decoded) if sequence else decoded
+
+
+def new_batch(plan: CodecPlan, pool: _core.Pool) -> _core.ExampleBatch | _core.SequenceBatch:
+    """A native batch that decodes by this plan."""
+    if plan.steps is None:
+        return _core.ExampleBatch(plan.context.native, pool)
+    return _core.SequenceBatch(plan.context.native, plan.steps.native, pool)
+
+
+def row_error(plan: CodecPlan, problem: Problem, slot: int, payload: bytes) -> RekordError:
+    """The error for a payload that is not a row of the plan."""
+    if is_wire_fault(problem.fault):
+        return wire_error(problem)
+    if problem.fault == Fault.UNKNOWN_KEY:
+        return _unknown_key(problem, payload)
+    field, key = _field_of(plan, slot)
+    words = _words(field, key, problem)
+    failure = refused(field, *words[:2], row=None, expected=words[2], found=words[3], do=words[4])
+    failure.location = failure.location.within(payload_offset=problem.at or None)
+    return failure
+
+
+def _words(field: Field, key: str, problem: Problem) -> tuple[str, str, str, str, str]:
+    """(code, what, expected, found, do)"""
+    name, declared = field.name, type(field.feature).__name__
+    stored = "" if key == name else f" (stored as `{key}`)"
+    match problem.fault:
+        case Fault.MISSING:
+            return (
+                "D401",
+                f"`{name}`{stored} is missing, and the schema requires it",
+                f"a value under `{key}`",
+                "no such key, or one without a kind",
+                f"declare `{name}` with optional=True or default=…, or write the records again with it",
+            )
+        case Fault.WRONG_COUNT:
+            shape = field.feature.shape
+            return (
+                "D402",
+                f"`{name}`{stored} has another number of values than the schema says",
+                f"{'a multiple of ' if None in shape else ''}{problem.expected:,} values, for shape {shape}",
+                f"{problem.found:,} values",
+                f"declare the shape that was written, e.g. {declared}(shape=(None,)) for any number",
+            )
+        case Fault.WRONG_KIND:
+            return (
+                "D403",
+                f"`{name}`{stored} is stored as a {_LISTS[problem.found]}, the schema says {declared}",
+                _LISTS[problem.expected],
+                _LISTS[problem.found],
+                f"declare `{name}` as {_DECLARE[problem.found]}, or write the records again",
+            )
+        case _:
+            return (
+                "D404",
+                f"`{name}`{stored} is not UTF-8, the schema says Text",
+                "UTF-8",
+                "other bytes",
+                f"declare `{name}` as rk.Bytes()",
+            )
+
+
+def _unknown_key(problem: Problem, payload: bytes) -> RekordError:
+    key = payload[problem.expected : problem.expected + problem.found].decode("utf-8", "replace")
+    shown = key if len(key) <= 60 else key[:57] + "…"
+    return error(
+        "D408",
+        f"`{shown}` is not in the schema that was inferred from the first records",
+        location=Location(feature=key, payload_offset=problem.at),
+        expected="only keys that the first records had",
+        found=f"`{shown}`",
+        do="rekord infer PATH -o schema.json      (reads all records), then open with that schema",
+    )
+
+
+def _field_of(plan: CodecPlan, slot: int) -> tuple[Field, str]:
+    group, index = plan.context, slot
+    if index >= len(group.slots) and plan.steps is not None:
+        index -= len(group.slots)
+        group = plan.steps
+    field = group.field_of(index)
+    return field, field.slots[index - field.first].key
+
+
+def _decode_row(payload: bytes, plan: CodecPlan) -> dict[str, Any]:
+    batch = new_batch(plan, _core.Pool(_IDLE_BYTES))
+    refusal = batch.add(payload)
+    if refusal is not None:
+        raise row_error(plan, *refusal, payload)
+    try:
+        columns = assemble(plan, batch.take(), 1)
+    except RekordError as failure:
+        failure.location = Location(feature=failure.location.feature)
+        raise
+    return {name: column[0] for name, column in columns.items()}
+
+
+def _bad_kind(kind: object, beside: str | None = None) -> RekordError:
+    return error(
+        "U605",
+        f"`kind` cannot be {kind!r}" + (f" beside {beside}" if beside else ""),
+        expected='"example" or "sequence"' if beside is None else "the kind that the schema declares",
+        found=repr(kind)[:60],
+        do='decode(payload, kind="example")' if beside is None else "leave `kind` out",
+    )
 
 
 def _as_bytes(payload: object) -> bytes:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from rekord import _core
 from rekord.errors import RekordError
 from rekord.records.compression import begins_with_a_record, read_head
 from rekord.records.frame import EVIDENCE_BYTES, FrameReader
+from rekord.records.slabs import SlabReader
 from rekord.storage.files import LOCAL, Storage
 from rekord.storage.find import find
 
@@ -30,6 +32,28 @@ def open_frames(path: str, storage: Storage = LOCAL) -> FrameReader:
     """A reader over the frames of one file."""
     sized = storage.stat(path).kind == "file"
     return FrameReader(storage.open_read(path), path=path, sized=sized)
+
+
+def open_slabs(path: str, pool: _core.Pool, *, reuse: bool, storage: Storage = LOCAL) -> SlabReader:
+    """A reader over the frames of one file, for decoding."""
+    sized = storage.stat(path).kind == "file"
+    return SlabReader(storage.open_read(path), path=path, sized=sized, pool=pool, reuse=reuse)
+
+
+def explain(failure: RekordError) -> RekordError:
+    """A failure of a frame, met while decoding, with what a look around in its file adds."""
+    where = failure.location
+    if where.path is None or failure.code[0] != "F":
+        return failure
+    with open_frames(where.path) as reader:
+        if not reader.start_at(offset=where.offset or 0, record=where.record or 0):
+            return failure
+        try:
+            next(reader.stretches(), None)
+        except RekordError as again:
+            if again.code == failure.code:
+                return reader.recover(again, within=EVIDENCE_BYTES)[0]
+    return failure
 
 
 def _payloads(paths: list[str]) -> Iterator[bytes]:

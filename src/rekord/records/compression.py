@@ -45,6 +45,9 @@ class Stream(Protocol):
     def readinto(self, buffer: memoryview) -> int:
         """Fill some of `buffer`; 0 means the end. Bytes that come before damage are given before it is raised."""
 
+    def start_at(self, offset: int) -> bool:
+        """Go on reading from this offset; False where that is not possible. For a stream not read from yet."""
+
     def most_left(self) -> int:
         """How many bytes can still come, at the most."""
 
@@ -62,7 +65,18 @@ class PlainStream:
     def __init__(self, file: Source, head: bytes, *, sized: bool) -> None:
         self._file = file
         self._head = head
+        self._sized = sized
         self._left = file.size_bytes if sized else _UNKNOWN
+
+    def start_at(self, offset: int) -> bool:
+        if offset == 0:
+            return True
+        if not self._sized:
+            return False
+        self._file.seek(offset)
+        self._head = b""
+        self._left = max(self._file.size_bytes - offset, 0)
+        return True
 
     def readinto(self, buffer: memoryview) -> int:
         if self._head:
@@ -116,6 +130,9 @@ class InflateStream:
                 self._fail("C202", f"the rest of the {self.compression} stream", "the end of the file")
         return 0
 
+    def start_at(self, offset: int) -> bool:
+        return offset == 0
+
     def most_left(self) -> int:
         if self._ended:
             return 0
@@ -155,7 +172,22 @@ class InflateStream:
 
     def _up_to_damage(self, state: zlib._Decompress, data: bytes, most: int) -> bytes:
         """What can be had before the damage: zlib gives nothing of the call that meets it."""
-        pieces = []
+        # First all the input that it takes without complaint: a wrong checksum after the end of the data
+        # must not cost the last bytes before it.
+        good, bad = 0, len(data)
+        accepted, out = state, b""
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            trial = state.copy()
+            try:
+                out_to_middle = trial.decompress(data[:middle], most)
+            except zlib.error:
+                bad = middle
+            else:
+                good, accepted, out = middle, trial, out_to_middle
+        pieces = [out]
+        state, data = accepted, (accepted.unconsumed_tail if good else b"") + data[good:]
+        # Then, of the bytes that it complains about, output in ever smaller pieces.
         step = most
         while step:
             trial = state.copy()
@@ -251,12 +283,12 @@ def begins_with_a_record(head: bytes) -> bool:
     return _core.header_agrees(inside)
 
 
-def read_head(file: Source) -> bytes:
-    """The first HEAD_BYTES of a file, or all of a shorter one."""
-    head = bytearray(HEAD_BYTES)
+def read_head(file: Source, most_bytes: int = HEAD_BYTES) -> bytes:
+    """The first bytes of a file, or all of a shorter one; any others, if it stands elsewhere."""
+    head = bytearray(most_bytes)
     filled = 0
     with memoryview(head) as view:
-        while filled < HEAD_BYTES:
+        while filled < most_bytes:
             count = file.readinto(view[filled:])
             if not count:
                 break

@@ -13,7 +13,7 @@ from types import TracebackType
 from rekord import _core
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.records.compression import Source, open_stream
+from rekord.records.compression import Source, open_stream, read_head
 from rekord.faults import frame_error
 from rekord.records.sniff import TAIL_BYTES, Foreign, recognise
 
@@ -88,6 +88,14 @@ class FrameReader:
     def close(self) -> None:
         self._stream.close()
 
+    def start_at(self, *, offset: int, record: int) -> bool:
+        """Begin at a frame in the middle; False where the file cannot be read from there."""
+        if not self._stream.start_at(offset):
+            return False
+        self._base = offset
+        self.record = record
+        return True
+
     def stretches(self) -> Iterator[Stretch]:
         """The verified frames from here on. Raises where the next bytes cannot be read as frames."""
         while True:
@@ -103,7 +111,12 @@ class FrameReader:
                 yield stretch
             if problem is not None:
                 self._skip = needed
-                raise frame_error(problem, record=self.record, offset=self.offset)
+                raise frame_error(
+                    problem,
+                    record=self.record,
+                    offset=self.offset,
+                    end_is_known=self._eof or self.compression == "none",
+                )
             if self._eof and not needed:
                 return
             self._make_room(needed)
@@ -213,10 +226,9 @@ class FrameReader:
             return b""
         where = self._base + self._end
         self._file.seek(max(self._file.size_bytes - TAIL_BYTES, 0))
-        tail = bytearray(TAIL_BYTES)
-        count = self._file.readinto(tail)
+        tail = read_head(self._file, TAIL_BYTES)
         self._file.seek(max(where, len(self._head)))
-        return bytes(tail[:count])
+        return tail
 
     def _foreign_error(self, foreign: Foreign) -> RekordError:
         inside = "" if self.compression == "none" else f", compressed with {self.compression}"

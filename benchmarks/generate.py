@@ -1,0 +1,183 @@
+"""The files of a workload, made once and kept: Examples assembled column by column with NumPy.
+
+The encoder that is measured is not used, so that a fault of it cannot hide in the data it is measured on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from rekord import _core
+from workloads import Column, Lists, Values, Workload
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+_KIND_TAGS = {"bytes": b"\x0a", "text": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
+_LONG = 256  # bytes a row from which copying row by row beats an index of every byte
+SHARDS = 2
+
+
+def prepare(workload: Workload) -> None:
+    """Make the files of a workload where they are missing."""
+    if workload.folder.exists():
+        return
+    partial = workload.folder.with_name(workload.folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    for folder in ("records", "index"):
+        (partial / folder).mkdir(parents=True)
+    chunks = np.array_split(np.arange(workload.chunks()), SHARDS)
+    if len(chunks[1]) == 0:
+        raise ValueError(f"{workload.name}: {workload.records} records do not fill {SHARDS} shards")
+    for shard, numbers in enumerate(chunks):
+        name = shard_name(shard, SHARDS)
+        _write_shard(workload, [int(n) for n in numbers], partial, name)
+    if workload.compressed:
+        with ThreadPoolExecutor(SHARDS) as pool:
+            list(pool.map(_compress, (partial / "records").iterdir()))
+    partial.rename(workload.folder)
+
+
+def repeated(workload: Workload, framed_bytes: int) -> tuple[str, int]:
+    """A folder that holds the shards of a workload again and again, up to so many bytes; its record count."""
+    shards = workload.shards()
+    times = max(1, round(framed_bytes / sum(os.path.getsize(shard) for shard in shards)))
+    folder = workload.folder / f"repeated-{times}"
+    if not folder.exists():
+        partial = folder.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        for i in range(times * len(shards)):
+            os.link(shards[i % len(shards)], partial / shard_name(i, times * len(shards)))
+        partial.rename(folder)
+    return str(folder), times * workload.records
+
+
+def shard_name(shard: int, shards: int) -> str:
+    return f"train-{shard:05d}-of-{shards:05d}.tfrecord"
+
+
+def _write_shard(workload: Workload, chunks: list[int], folder: Path, name: str) -> None:
+    offset = 0
+    with (
+        open(folder / "records" / name, "wb") as records,
+        open((folder / "index" / name).with_suffix(".idx"), "w") as index,
+    ):
+        for chunk in chunks:
+            frames = [_core.frame(payload) for payload in _payloads(workload, chunk)]
+            records.writelines(frames)
+            for frame in frames:
+                index.write(f"{offset} {len(frame)}\n")
+                offset += len(frame)
+
+
+def _compress(path: Path) -> None:
+    packer = zlib.compressobj(6, wbits=31)
+    packed = packer.compress(path.read_bytes()) + packer.flush()
+    path.write_bytes(packed)
+
+
+def _payloads(workload: Workload, chunk: int) -> Iterator[bytes]:
+    rows = workload.rows(chunk)
+    entries = [_entry(column, rows[column.name]) for column in workload.columns]
+    if workload.shuffled_keys:
+        body = _shuffled(entries, np.random.default_rng([chunk]))
+    else:
+        body = _join(entries)
+    examples = _join([_varints_of(body.lengths, b"\x0a"), body])
+    flat = examples.values.tobytes()
+    for start, length in zip(examples.starts.tolist(), examples.lengths.tolist(), strict=True):
+        yield flat[start : start + length]
+
+
+def _entry(column: Column, values: Values) -> Lists:
+    """An entry of the features map: key, then Feature { list { values } }, each with its length before it."""
+    key = column.name.encode()
+    stored = _stored(column, values)
+    listed = _join([_varints_of(stored.lengths, b"\x0a"), stored])
+    feature = _join([_varints_of(listed.lengths, _KIND_TAGS[column.kind]), listed])
+    body = _join([_varints_of(feature.lengths, b"\x0a" + bytes([len(key)]) + key + b"\x12"), feature])
+    return _join([_varints_of(body.lengths, b"\x0a"), body])
+
+
+def _stored(column: Column, values: Values) -> Lists:
+    """The bytes of the values of each row: packed numbers, or the one string."""
+    if column.is_string:
+        return values if isinstance(values, Lists) else _even(values)
+    if column.kind == "float":
+        assert not isinstance(values, Lists), "no workload has ragged floats"
+        return _even(values.astype("<f4", copy=False))
+    flat = values if isinstance(values, Lists) else Lists(values, np.ones(len(values), np.int64))
+    packed = _varints(flat.values.astype(np.int64))
+    ends = np.cumsum(packed.lengths)
+    last = np.cumsum(flat.lengths) - 1
+    return Lists(packed.values, np.diff(ends[last], prepend=0))
+
+
+def _even(array: npt.NDArray[np.generic]) -> Lists:
+    """Rows of one width, as bytes."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return Lists(flat, np.full(len(array), len(flat) // len(array)))
+
+
+def _varints(numbers: Ints) -> Lists:
+    widths = np.ones(len(numbers), np.int64)
+    for bits in range(7, 63, 7):
+        widths += numbers >= 1 << bits
+    out = np.empty(int(widths.sum()), np.uint8)
+    starts = np.cumsum(widths) - widths
+    for i in range(int(widths.max(initial=1))):
+        has = widths > i
+        more = (widths[has] > i + 1).astype(np.int64) << 7
+        out[starts[has] + i] = numbers[has] >> 7 * i & 0x7F | more
+    return Lists(out, widths)
+
+
+def _varints_of(lengths: Ints, before: bytes) -> Lists:
+    """The same bytes and then a length, in each row."""
+    fixed = Lists(np.tile(np.frombuffer(before, np.uint8), len(lengths)), np.full(len(lengths), len(before)))
+    return _join([fixed, _varints(lengths)])
+
+
+def _join(pieces: list[Lists]) -> Lists:
+    lengths = np.sum([piece.lengths for piece in pieces], axis=0)
+    out = np.empty(int(lengths.sum()), np.uint8)
+    at = np.cumsum(lengths) - lengths
+    for piece in pieces:
+        _place(out, at, piece)
+        at = at + piece.lengths
+    return Lists(out, lengths)
+
+
+def _shuffled(pieces: list[Lists], rng: np.random.Generator) -> Lists:
+    """Joined as `_join` does, in an order of its own in every row."""
+    lengths = np.stack([piece.lengths for piece in pieces], axis=1)
+    order = rng.permuted(np.tile(np.arange(len(pieces)), (len(lengths), 1)), axis=1)
+    ordered = np.take_along_axis(lengths, order, axis=1)
+    totals = ordered.sum(axis=1)
+    starts = np.cumsum(ordered, axis=1) - ordered + (np.cumsum(totals) - totals)[:, None]
+    at = np.empty_like(starts)
+    np.put_along_axis(at, order, starts, axis=1)
+    out = np.empty(int(totals.sum()), np.uint8)
+    for i, piece in enumerate(pieces):
+        _place(out, at[:, i], piece)
+    return Lists(out, totals)
+
+
+def _place(out: Bytes, at: Ints, piece: Lists) -> None:
+    """Copy each row of a piece to its place."""
+    widths = piece.lengths
+    if len(piece.values) > _LONG * len(widths):
+        for to, start, width in zip(at.tolist(), piece.starts.tolist(), widths.tolist(), strict=True):
+            out[to : to + width] = piece.values[start : start + width]
+    elif widths[0] == widths.max() == widths.min():
+        out[at[:, None] + np.arange(widths[0])] = piece.values.reshape(len(widths), -1)
+    else:
+        out[np.repeat(at - piece.starts, widths) + np.arange(len(piece.values))] = piece.values

@@ -1,0 +1,207 @@
+"""What is measured on: the columns of each workload, and how their values are drawn.
+
+Values depend only on the workload and the number of the chunk, so that every process draws the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+DATA = Path(__file__).parent / ".data"
+VERSION = 1  # in the names of the cached files: raise it when what is drawn changes
+
+Kind: TypeAlias = Literal["int64", "float", "bytes", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One record key."""
+
+    name: str
+    kind: Kind
+    shape: tuple[int | None, ...] = ()
+
+    @property
+    def is_string(self) -> bool:
+        return self.kind in ("bytes", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Values of varying number in each row: of tokens, or of the bytes of a text."""
+
+    values: npt.NDArray[np.generic]
+    lengths: npt.NDArray[np.int64]
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        return np.cumsum(self.lengths) - self.lengths
+
+
+Values: TypeAlias = "npt.NDArray[np.generic] | Lists"
+Draw: TypeAlias = Callable[[np.random.Generator, int], dict[str, Values]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A set of records that every peer reads or writes."""
+
+    name: str
+    records: int
+    columns: tuple[Column, ...]
+    draw: Draw
+    chunk: int  # rows drawn at once
+    shuffled_keys: bool = False
+    compressed: bool = False
+
+    def scaled(self, records: int) -> Workload:
+        """The same workload with another number of records."""
+        return replace(self, records=records)
+
+    @property
+    def folder(self) -> Path:
+        return DATA / f"{self.name}-{self.records}-v{VERSION}"
+
+    @property
+    def records_folder(self) -> Path:
+        return self.folder / "records"
+
+    def shards(self) -> list[str]:
+        """The record files, in the order in which they are read."""
+        return sorted(str(path) for path in self.records_folder.iterdir())
+
+    def index(self, shard: str) -> str:
+        """The file with offset and size of every frame of a shard, which DALI needs."""
+        return str(self.folder / "index" / Path(shard).with_suffix(".idx").name)
+
+    def chunks(self) -> int:
+        return -(-self.records // self.chunk)
+
+    def rows(self, chunk: int) -> dict[str, Values]:
+        """The values of one chunk."""
+        count = min(self.chunk, self.records - chunk * self.chunk)
+        return self.draw(np.random.default_rng([VERSION, chunk]), count)
+
+    def whole(self) -> dict[str, Values]:
+        """The values of all chunks."""
+        drawn = [self.rows(chunk) for chunk in range(self.chunks())]
+        return {column.name: _joined([rows[column.name] for rows in drawn]) for column in self.columns}
+
+
+def _joined(parts: list[Values]) -> Values:
+    arrays = [part for part in parts if not isinstance(part, Lists)]
+    if arrays:
+        return np.concatenate(arrays)
+    lists = [part for part in parts if isinstance(part, Lists)]
+    return Lists(
+        np.concatenate([part.values for part in lists]), np.concatenate([part.lengths for part in lists])
+    )
+
+
+def _log_uniform(rng: np.random.Generator, below: int, size: int) -> npt.NDArray[np.int64]:
+    """Zipf's law: as many values of one digit as of two; counts and token ids look like this."""
+    return np.exp(rng.random(size) * np.log(below)).astype(np.int64)
+
+
+_WORDS = np.frombuffer(b"".join(f"{n * 2654435761 % 2**32:08x}".encode() for n in range(1 << 16)), "S8")
+_PROSE = np.frombuffer(b"the quick brown fox jumps over the lazy dog and runs away; " * 64, np.uint8)
+
+
+def _tabular(rng: np.random.Generator, count: int) -> dict[str, Values]:
+    rows: dict[str, Values] = {"label": rng.integers(0, 2, count)}
+    for i in range(1, 7):
+        rows[f"I{i}"] = _log_uniform(rng, 10**i, count)
+    for i in range(1, 8):
+        rows[f"F{i}"] = rng.random(count, np.float32)
+    for i in range(1, 27):
+        rows[f"C{i}"] = _WORDS[_log_uniform(rng, len(_WORDS), count)]
+    return rows
+
+
+def _sequences(rng: np.random.Generator, count: int) -> dict[str, Values]:
+    lengths = rng.integers(1, 200, count)
+    letters = rng.integers(20, 120, count)
+    starts = rng.integers(0, len(_PROSE) - 120, count)
+    inside = np.arange(letters.sum()) - np.repeat(np.cumsum(letters) - letters, letters)
+    return {
+        "tokens": Lists(_log_uniform(rng, 50_000, int(lengths.sum())), lengths),
+        "vector": rng.random((count, 128), np.float32),
+        "text": Lists(_PROSE[np.repeat(starts, letters) + inside], letters),
+    }
+
+
+def _dense(rng: np.random.Generator, count: int) -> dict[str, Values]:
+    return {"label": rng.integers(0, 1000, count), "values": rng.random((count, 2048), np.float32)}
+
+
+def _images(rng: np.random.Generator, count: int) -> dict[str, Values]:
+    sizes = rng.integers(80_000, 120_000, count)
+    return {
+        "image": Lists(np.frombuffer(rng.bytes(int(sizes.sum())), np.uint8), sizes),
+        "height": rng.integers(200, 2000, count),
+        "width": rng.integers(200, 2000, count),
+        "label": rng.integers(0, 1000, count),
+        "weight": rng.random(count, np.float32),
+    }
+
+
+_TABULAR = (
+    Column("label", "int64"),
+    *(Column(f"I{i}", "int64") for i in range(1, 7)),
+    *(Column(f"F{i}", "float") for i in range(1, 8)),
+    *(Column(f"C{i}", "bytes") for i in range(1, 27)),
+)
+
+_ALL = (
+    Workload(name="tabular", records=500_000, columns=_TABULAR, draw=_tabular, chunk=10_000),
+    Workload(
+        name="tabular_shuffled",
+        records=500_000,
+        columns=_TABULAR,
+        draw=_tabular,
+        chunk=10_000,
+        shuffled_keys=True,
+    ),
+    Workload(
+        name="tabular_gzip", records=500_000, columns=_TABULAR, draw=_tabular, chunk=10_000, compressed=True
+    ),
+    Workload(
+        name="sequences",
+        records=200_000,
+        columns=(
+            Column("tokens", "int64", (None,)),
+            Column("vector", "float", (128,)),
+            Column("text", "text"),
+        ),
+        draw=_sequences,
+        chunk=5_000,
+    ),
+    Workload(
+        name="dense",
+        records=50_000,
+        columns=(Column("label", "int64"), Column("values", "float", (2048,))),
+        draw=_dense,
+        chunk=1_000,
+    ),
+    Workload(
+        name="images",
+        records=20_000,
+        columns=(
+            Column("image", "bytes"),
+            Column("height", "int64"),
+            Column("width", "int64"),
+            Column("label", "int64"),
+            Column("weight", "float"),
+        ),
+        draw=_images,
+        chunk=200,
+    ),
+)
+
+WORKLOADS = {workload.name: workload for workload in _ALL}

@@ -1,0 +1,156 @@
+// Values to Example and SequenceExample bytes: one form, whoever writes it.
+//
+//     Example          0a N entries…
+//     SequenceExample  0a N entries…  12 M lists…
+//     entry            0a E 0a K key… 12 F T L 0a P values…     (plan.h)
+//     list             0a E 0a K key… 12 S ( 0a F T L 0a P values… )…
+//
+// Entries come in the order of their keys' bytes, the key before its value, numbers
+// in one packed chunk; an empty list has its kind and no chunk (L = 0). That is what
+// protobuf's deterministic form is, and what TensorFlow's own parser is content with.
+//
+// Lengths stand before what they measure. Most are known at once; for the others
+// (N, M, and P of many integers) the room that they took last time is left, and
+// where they need another the bytes behind it are moved. Records of one writer are
+// alike, so that this is rare, and cheaper than to measure everything first.
+#pragma once
+
+#include <span>
+
+#include "columns.h"
+#include "plan.h"
+
+namespace rekord {
+
+// The values of one slot in one row.
+struct Cell {
+  const void* values = nullptr;  // int64_t, float or Bytes, as the slot's kind says
+  size_t count = 0;
+  bool present = false;  // false: the key is left out
+};
+
+// The steps of one slot in one row.
+struct StepCells {
+  const Cell* steps = nullptr;  // each is present
+  size_t count = 0;
+  bool present = false;
+};
+
+// What protobuf takes at the most. A longer record could be written, and never read.
+inline constexpr size_t kLargestPayload = 0x7fffffff;
+
+// Writes record after record to the end of a buffer.
+class RecordWriter {
+ public:
+  // `steps` is null for Examples.
+  RecordWriter(std::shared_ptr<const Plan> features, std::shared_ptr<const Plan> steps);
+
+  // Appends a record; one cell a slot, in the order of the plans. Gives false, and
+  // leaves `out` as it was, where the payload is larger than kLargestPayload.
+  bool add(const Cell* cells, const StepCells* steps, bool framed, Growing<std::byte>& out,
+           Pool& pool);
+
+  bool sequence() const noexcept { return steps_plan_ != nullptr; }
+  const Plan& features_plan() const noexcept { return *features_plan_; }
+  const Plan& steps_plan() const noexcept { return *steps_plan_; }
+
+ private:
+  // Everything about a slot that writing touches, side by side.
+  struct Lane {
+    // The header for P = 0, and what P is added to; while all lengths fit one byte.
+    std::array<uint64_t, Header::kMostWords> base{};
+    std::array<uint64_t, Header::kMostWords> step{};
+    uint32_t words = 0;
+    uint32_t short_bytes = 0;  // of that header
+    size_t limit = 0;          // of P, for that header
+    size_t guess = 0;          // bytes of the header the last time that P was not known before
+    std::string_view key;
+    uint32_t slot = 0;
+    Kind kind = Kind::unset;
+  };
+
+  static std::vector<Lane> lanes_of(const Plan& plan);
+  void features(const Cell* cells, Growing<std::byte>& out, Pool& pool);
+  void feature_lists(const StepCells* cells, Growing<std::byte>& out, Pool& pool);
+  void entry(Lane& lane, const Cell& cell, Growing<std::byte>& out, Pool& pool);
+  void many_ints(Lane& lane, const Cell& cell, Growing<std::byte>& out, Pool& pool);
+  void many_bytes(const Lane& lane, const Cell& cell, Growing<std::byte>& out, Pool& pool);
+  void list(const Lane& lane, const StepCells& cells, Growing<std::byte>& out, Pool& pool);
+
+  std::shared_ptr<const Plan> features_plan_;
+  std::shared_ptr<const Plan> steps_plan_;
+  std::vector<Lane> lanes_;  // in the order of their keys
+  std::vector<Lane> step_lanes_;
+  size_t features_width_ = 1;  // of N and M, as they were last time
+  size_t lists_width_ = 1;
+  struct StepSize {
+    size_t list;
+    size_t packed;
+  };
+  std::vector<StepSize> sizes_;
+};
+
+// A whole column, wherever it lies. Offsets begin anywhere and never fall.
+struct ColumnView {
+  const int64_t* ints = nullptr;
+  const float* floats = nullptr;
+  // Byte strings: one by one, or end to end in `data` with one of the two arrays of
+  // ends (the first string lies between the first two).
+  const Bytes* strings = nullptr;
+  const std::byte* data = nullptr;
+  const int64_t* ends = nullptr;
+  const int32_t* short_ends = nullptr;
+  const int64_t* offsets = nullptr;  // of rows, in values; null: the slot's count each
+  const uint8_t* valid = nullptr;    // null: every row has a value
+  bool absent = false;               // no row has one
+  bool check_utf8 = false;           // strings are not known to be UTF-8
+};
+
+// The column of a feature list: one row a step, and where each record's steps begin.
+struct StepsView {
+  ColumnView column;
+  const int64_t* offsets = nullptr;
+  const uint8_t* valid = nullptr;  // by record
+  bool absent = false;
+};
+
+// Writes rows of columns as records, from `row` on.
+class ColumnWriter {
+ public:
+  ColumnWriter(std::shared_ptr<const Plan> features, std::shared_ptr<const Plan> steps,
+               std::shared_ptr<Pool> pool);
+
+  struct Outcome {
+    size_t rows = 0;   // how far it came; a problem is that row's
+    Problem problem;   // missing, wrong_count, not_utf8, or length (the payload is too large)
+    uint32_t slot = 0; // numbered through: the features', then those of the steps
+  };
+
+  // Appends the records of the rows from `begin` to `end`, or fewer: it stops after the
+  // one with which `out` reaches `enough` bytes. `ends`, where not null, gets the end of
+  // each record in `out`.
+  Outcome write(std::span<const ColumnView> columns, std::span<const StepsView> steps, size_t begin,
+                size_t end, size_t enough, bool framed, Growing<std::byte>& out,
+                Growing<int64_t>* ends);
+
+  Pool& pool() const noexcept { return *pool_; }
+  const RecordWriter& records() const noexcept { return writer_; }
+
+ private:
+  // The default of a slot as a cell.
+  struct Fill {
+    std::vector<Bytes> strings;
+    Cell cell;
+  };
+  static std::vector<Fill> fills_of(const Plan& plan);
+
+  RecordWriter writer_;
+  std::shared_ptr<Pool> pool_;
+  std::vector<Fill> fills_;
+  std::vector<Cell> cells_;
+  std::vector<StepCells> steps_;
+  std::vector<std::vector<Bytes>> strings_;  // of the row, for each slot
+  std::vector<std::vector<Cell>> step_cells_;
+};
+
+}  // namespace rekord

@@ -1,0 +1,298 @@
+"""What the core decoded, in the form that the schema declares: shapes, dtypes, holes, columns of several keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rekord import _core
+from rekord.codec.columns import Array, Column, Offsets, Optional, Ragged, SparseColumn, Strings, Valid
+from rekord.codec.plan import CodecPlan, Field, Group
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Boxes, Image, Mask, Sparse, Tensor, Text
+
+Raw: TypeAlias = tuple[Any, Offsets | None, Valid | None]
+"""(values, offsets, valid) of one slot, as the core gives them."""
+
+
+def assemble(plan: CodecPlan, taken: Any, rows: int) -> dict[str, Column]:
+    """The columns of a batch of `rows` from what `take()` of the core's batch gave.
+
+    A DecodeError's location has the row in the batch as `row`; who knows the file makes a record of it.
+    """
+    if plan.steps is None:
+        return _columns(plan.context, taken, rows)
+    context, steps = taken
+    out = _columns(plan.context, context, rows)
+    for field in plan.steps.fields:
+        if field.name in plan.steps.wanted:
+            parts = steps[field.first : field.first + len(field.slots)]
+            out[field.name] = _steps_column(field, parts)
+    return out
+
+
+def _columns(group: Group, raws: Sequence[Raw], rows: int) -> dict[str, Column]:
+    out = {}
+    for field in group.fields:
+        if field.name in group.wanted:
+            parts = raws[field.first : field.first + len(field.slots)]
+            out[field.name] = _column(field, parts, rows)
+    return out
+
+
+def _column(field: Field, parts: Sequence[Raw], rows: int) -> Column:
+    feature = field.feature
+    if isinstance(feature, Sparse):
+        return _sparse(field, feature, parts)
+    if isinstance(feature, Boxes):
+        return _boxes(field, parts)
+    if len(parts) > 1:
+        return _partitioned(field, parts)
+    if isinstance(feature, Tensor):
+        return _tensor(field, feature, parts[0], rows)
+    return _plain(field, parts[0], rows)
+
+
+def _plain(field: Field, raw: Raw, rows: int) -> Column:
+    """A column of one key whose values are list elements."""
+    values, offsets, valid = raw
+    feature = field.feature
+    shape = () if isinstance(feature, (Image, Mask)) else feature.shape
+    if offsets is None:
+        if isinstance(values, _core.StringColumn):
+            sizes = tuple(size for size in shape if size is not None)
+            return Strings(values, text=isinstance(feature, Text), valid=valid, row_shape=sizes)
+        dense = _typed(field, values, rows).reshape(rows, *shape)
+        return _with_holes(dense, valid) if feature.optional else dense
+    return _ragged(field, values, offsets, valid, shape)
+
+
+def _ragged(
+    field: Field, values: Any, offsets: Offsets, valid: Valid | None, shape: tuple[int | None, ...]
+) -> Ragged:
+    inner: Array | Strings
+    if isinstance(values, _core.StringColumn):
+        inner = Strings(values, text=isinstance(field.feature, Text))
+    else:
+        inner = _typed(field, values, len(offsets) - 1, offsets)
+    sizes = [size for size in shape if size is not None]
+    if not sizes:
+        return Ragged(inner, offsets, valid=valid)
+    if shape[0] is not None:
+        row_shape = tuple(-1 if size is None else size for size in shape)
+        return Ragged(inner, offsets, valid=valid, row_shape=row_shape)
+    whole = int(np.prod(sizes))
+    if isinstance(inner, Strings):
+        inner = Strings(values, text=inner.text, row_shape=tuple(sizes))
+    else:
+        inner = inner.reshape(-1, *sizes)
+    return Ragged(inner, offsets // whole, valid=valid)
+
+
+def _typed(field: Field, values: Array, rows: int, offsets: Offsets | None = None) -> Array:
+    """Stored int64 or float32 values as the declared dtype, none of them changed by it."""
+    dtype = field.feature.dtype
+    if dtype is None or values.dtype == dtype:
+        return values
+    if dtype == np.uint64:
+        return values.view(np.uint64)
+    if values.dtype == np.int64:
+        low, high = (0, 1) if dtype == np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        bad = (values < low) | (values > high)
+        typed = values.astype(dtype)
+    else:
+        with np.errstate(over="ignore"):
+            typed = values.astype(dtype)
+        bad = np.isfinite(values) & ~np.isfinite(typed.astype(np.float32))
+    if bad.any():
+        first = int(bad.argmax())
+        row = first * rows // len(values) if offsets is None else _row_of(offsets, first)
+        raise refused(
+            field,
+            "D405",
+            f"`{field.name}` has a value that {dtype} cannot hold",
+            row=row,
+            expected=f"values of {dtype}",
+            found=str(values[first]),
+            do=f"declare a wider dtype for `{field.name}`",
+        )
+    return typed
+
+
+def _with_holes(values: Array, valid: Valid | None) -> Optional:
+    return Optional(values, np.ones(len(values), np.bool_) if valid is None else valid)
+
+
+def _tensor(field: Field, feature: Tensor, raw: Raw, rows: int) -> Column:
+    """Raw bytes as arrays. Rows of one shape share a buffer without a copy where they lie together."""
+    column, _, valid = raw
+    ends, data = Strings(column).packed()
+    dtype = feature.dtype.newbyteorder("<")
+    sizes = [size for size in feature.shape if size is not None]
+    whole = int(np.prod(sizes)) * dtype.itemsize
+    lengths = np.diff(ends)
+    there = np.ones(rows, np.bool_) if valid is None else valid
+    varies = None in feature.shape
+    wrong = there & ((lengths % whole != 0) if varies else (lengths != whole))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise refused(
+            field,
+            "D406",
+            f"`{field.name}` has bytes that do not make a tensor of {dtype.name} {feature.shape}",
+            row=row,
+            expected=f"{'a multiple of ' if varies else ''}{whole:,} bytes",
+            found=f"{int(lengths[row]):,} bytes{_dtype_hint(int(lengths[row]), whole)}",
+            do="declare the dtype and shape that were written",
+        )
+    if varies:
+        flat = data.view(dtype)
+        offsets = ends // dtype.itemsize
+        if feature.shape[0] is None:
+            inner = flat.reshape(-1, *sizes)
+            return Ragged(inner, offsets // (whole // dtype.itemsize), valid=valid)
+        row_shape = tuple(-1 if size is None else size for size in feature.shape)
+        return Ragged(flat, offsets, valid=valid, row_shape=row_shape)
+    if valid is not None and not valid.all():
+        dense = np.zeros((rows, *feature.shape), dtype)
+        dense[valid] = data.view(dtype).reshape(-1, *feature.shape)
+    else:
+        dense = data.view(dtype).reshape(rows, *feature.shape)
+    if dtype == np.bool_ and (data > 1).any():
+        row = int(np.searchsorted(ends, int((data > 1).argmax()), side="right")) - 1
+        raise refused(
+            field,
+            "D405",
+            f"`{field.name}` has a byte that is no bool",
+            row=row,
+            expected="bytes 0 and 1",
+            found=str(int(data[data > 1][0])),
+            do='declare rk.Tensor("uint8", …)',
+        )
+    return _with_holes(dense, valid) if feature.optional else dense
+
+
+def _dtype_hint(found: int, expected: int) -> str:
+    """A slip of the dtype shows as a ratio of 2, 4 or 8."""
+    for ratio in (2, 4, 8):
+        if found == expected * ratio:
+            return f": {ratio} × as many, as of a wider dtype"
+        if found * ratio == expected:
+            return f": 1/{ratio} of it, as of a narrower dtype"
+    return ""
+
+
+def _sparse(field: Field, feature: Sparse, parts: Sequence[Raw]) -> SparseColumn:
+    (indices, index_offsets, index_valid), (values, value_offsets, value_valid) = parts
+    assert index_offsets is not None
+    assert value_offsets is not None
+    _same_rows(field, (index_offsets, value_offsets), (index_valid, value_valid))
+    bad = (indices < 0) | (indices >= feature.size)
+    if bad.any():
+        first = int(bad.argmax())
+        raise refused(
+            field,
+            "D407",
+            f"`{field.name}` has an index outside its size",
+            row=_row_of(index_offsets, first),
+            expected=f"indices from 0 to {feature.size - 1:,}",
+            found=f"{int(indices[first]):,}",
+            do=f"declare a size that holds it, or write `{field.name}` again",
+        )
+    typed = _typed(field, values, len(value_offsets) - 1, value_offsets)
+    return SparseColumn(
+        Ragged(indices, index_offsets, valid=value_valid),
+        Ragged(typed, value_offsets, valid=value_valid),
+        feature.size,
+    )
+
+
+def _boxes(field: Field, parts: Sequence[Raw]) -> Ragged:
+    offsets = [part[1] for part in parts]
+    _same_rows(field, offsets, [part[2] for part in parts])
+    assert offsets[0] is not None
+    return Ragged(np.stack([part[0] for part in parts], axis=1), offsets[0], valid=parts[0][2])
+
+
+def _same_rows(field: Field, offsets: Sequence[Any], valids: Sequence[Valid | None]) -> None:
+    """The keys of one column must agree on how many values each row has, and whether it is there."""
+    rows = len(offsets[0]) - 1
+    there = [np.ones(rows, np.bool_) if valid is None else valid for valid in valids]
+    first = np.diff(offsets[0])
+    for i in range(1, len(offsets)):
+        wrong = (np.diff(offsets[i]) != first) | (there[i] != there[0])
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise refused(
+                field,
+                "D407",
+                f"the keys of `{field.name}` do not belong together",
+                row=row,
+                expected=f"{int(first[row])} values under `{field.slots[i].key}`, as under"
+                f" `{field.slots[0].key}`",
+                found=f"{int(np.diff(offsets[i])[row])}",
+                do="write these records again: the keys of one column are written together",
+            )
+
+
+def _partitioned(field: Field, parts: Sequence[Raw]) -> Ragged:
+    """Flat values and row lengths, outermost omitted, as nested ragged columns."""
+    values, offsets, valid = parts[0]
+    assert offsets is not None
+    shape = field.feature.shape
+    nones = len(parts)
+    level = _ragged(field, values, offsets, None, (None, *shape[nones:]))
+    out: Array | Strings | Ragged = level.values
+    outer = level.offsets
+    for lengths, length_offsets, _ in reversed(parts[1:]):
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        # Where each record's rows begin, once in rows and once in what the rows hold.
+        wrong = ends[length_offsets] != outer
+        if (lengths < 0).any() or wrong.any():
+            row = int(wrong.argmax()) - 1 if wrong.any() else _row_of(length_offsets, int((lengths < 0).argmax()))
+            raise refused(
+                field,
+                "D407",
+                f"the row lengths of `{field.name}` do not add up to its values",
+                row=max(row, 0),
+                expected="lengths from 0 on that sum to the number of values",
+                found="others",
+                do="write these records again: the keys of one column are written together",
+            )
+        out = Ragged(out, ends.astype(np.int64))
+        outer = length_offsets
+    return Ragged(out, outer, valid=valid)
+
+
+def _steps_column(field: Field, parts: Sequence[Any]) -> Ragged:
+    """The steps of each record; ragged steps are ragged in both ways."""
+    raws = [raw for raw, _, _ in parts]
+    _same_rows(field, [offsets for _, offsets, _ in parts], [valid for _, _, valid in parts])
+    _, offsets, valid = parts[0]
+    try:
+        inner = _column(field, raws, int(offsets[-1]))
+    except RekordError as failure:
+        if failure.location.row is not None:
+            row = _row_of(offsets, failure.location.row)
+            failure.location = Location(feature=failure.location.feature, row=row)
+        raise
+    if isinstance(inner, Optional):
+        inner = inner.values
+    assert not isinstance(inner, SparseColumn)
+    return Ragged(inner, offsets, valid=valid)
+
+
+def _row_of(offsets: Offsets, value: int) -> int:
+    return int(np.searchsorted(offsets, value, side="right")) - 1
+
+
+def refused(
+    field: Field, code: str, what: str, *, row: int | None, expected: str, found: str, do: str
+) -> RekordError:
+    """The error for a column whose bytes are not what its feature declares."""
+    where = Location(feature=field.name, row=row)
+    return error(code, what, location=where, expected=expected, found=found, do=do)
+

@@ -1,0 +1,320 @@
+"""The columns that a batch is made of, beyond plain arrays: strings, ragged rows, holes, sparse vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rekord import _core
+
+Array: TypeAlias = npt.NDArray[Any]
+Offsets: TypeAlias = npt.NDArray[np.int64]
+Valid: TypeAlias = npt.NDArray[np.bool_]
+
+
+class Strings:
+    """Byte strings or texts, one a row, kept as they were read until they are asked for.
+
+    `[i]` gives bytes (or str), None where the row has none; with a `row_shape`, an object array of that shape.
+    """
+
+    __slots__ = ("_column", "row_shape", "text", "valid")
+
+    def __init__(
+        self,
+        column: _core.StringColumn,
+        *,
+        text: bool = False,
+        valid: Valid | None = None,
+        row_shape: tuple[int, ...] = (),
+    ) -> None:
+        self._column = column
+        self.text = text
+        self.valid = valid
+        self.row_shape = row_shape
+
+    @classmethod
+    def of(cls, values: list[bytes] | list[str]) -> Strings:
+        """A column of these values, all bytes or all str."""
+        text = bool(values) and isinstance(values[0], str)
+        stored = [value.encode() if isinstance(value, str) else value for value in values]
+        return cls(_core.strings(stored), text=text)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the strings have in all."""
+        return self._column.total_bytes
+
+    def __len__(self) -> int:
+        return len(self._column) if self.row_shape == () else len(self._column) // self._per_row()
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        row = _row(index, len(self))
+        if self.valid is not None and not self.valid[row]:
+            return None
+        if self.row_shape == ():
+            return self._column.text(row) if self.text else self._column.bytes(row)
+        count = self._per_row()
+        out = np.empty(count, object)
+        out[:] = self._flat(row * count, (row + 1) * count)
+        return out.reshape(self.row_shape)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[Any]:
+        """All rows as Python values."""
+        if self.row_shape:
+            return [None if value is None else value.tolist() for value in self[:]]
+        values = self._flat(0, len(self._column))
+        if self.valid is None:
+            return values
+        return [value if there else None for value, there in zip(values, self.valid.tolist(), strict=True)]
+
+    def to_numpy(self) -> Array:
+        """All rows as an object array."""
+        out = np.empty(len(self._column), object)
+        out[:] = self._flat(0, len(self._column))
+        out = out.reshape(len(self), *self.row_shape)
+        if self.valid is not None:
+            out[~self.valid] = None
+        return out
+
+    def to_arrow(self) -> Any:
+        """All rows as an Arrow `large_binary` or `large_string` array, without a copy where they lie together."""
+        from rekord.codec.arrow import strings_to_arrow
+
+        return strings_to_arrow(self)
+
+    def packed(self) -> tuple[Offsets, Array]:
+        """(ends, data): the strings end to end; string i is data[ends[i]:ends[i + 1]]."""
+        column = self._column if self._column.packed else self._column.pack(_core.Pool(0))
+        return column.buffers()
+
+    def _per_row(self) -> int:
+        return int(np.prod(self.row_shape))
+
+    def _flat(self, begin: int, end: int) -> list[Any]:
+        return self._column.list_text(begin, end) if self.text else self._column.list_bytes(begin, end)
+
+    def __repr__(self) -> str:
+        kind = "text" if self.text else "bytes"
+        return f"Strings({len(self):,} rows of {kind}, {self.nbytes:,} bytes)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = self._column.list_bytes(0, len(self._column))
+        return _rebuild_strings, (values, self.text, self.valid, self.row_shape)
+
+
+def _rebuild_strings(values: list[bytes], text: bool, valid: Valid | None, row_shape: tuple[int, ...]) -> Strings:
+    return Strings(_core.strings(values), text=text, valid=valid, row_shape=row_shape)
+
+
+class Ragged:
+    """Rows of different lengths: row i is `values[offsets[i]:offsets[i + 1]]`.
+
+    `values` is an array, a `Strings`, or a `Ragged` where rows are ragged themselves. `valid` is False where a
+    row has no value at all, None where all have one. `row_shape` is the shape of one row, with one -1, where
+    its varying dimension is not the first.
+    """
+
+    __slots__ = ("offsets", "row_shape", "valid", "values")
+
+    def __init__(
+        self,
+        values: Array | Strings | Ragged,
+        offsets: Offsets,
+        *,
+        valid: Valid | None = None,
+        row_shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self.values = values
+        self.offsets = offsets
+        self.valid = valid
+        self.row_shape = row_shape
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Offsets:
+        """How many values each row has."""
+        return np.diff(self.offsets)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        row = _row(index, len(self))
+        if self.valid is not None and not self.valid[row]:
+            return None
+        part = self.values[int(self.offsets[row]) : int(self.offsets[row + 1])]
+        if self.row_shape is not None and isinstance(part, np.ndarray):
+            return part.reshape(self.row_shape)
+        return part
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def tolist(self) -> list[Any]:
+        """All rows as nested Python lists, None where a row is missing."""
+        return [_plain(row) for row in self]
+
+    def to_padded(self, pad: Any = None, length: int | None = None) -> Array:
+        """A dense array of all rows, each filled up with `pad` to the longest, or to `length` and cut there.
+
+        The usual `pad` is 0, and b"" or "" for strings. Missing rows are all padding.
+        """
+        if self.row_shape is not None:
+            return self._padded_inside(pad, length)
+        if isinstance(self.values, Ragged):
+            inner = self.values.to_padded(pad)
+        elif isinstance(self.values, Strings):
+            inner = self.values.to_numpy()
+            pad = ("" if self.values.text else b"") if pad is None else pad
+        else:
+            inner = self.values
+        lengths = self.lengths
+        width = length if length is not None else int(lengths.max(initial=0))
+        out = np.full((len(self), width, *inner.shape[1:]), 0 if pad is None else pad, inner.dtype)
+        kept = np.minimum(lengths, width)
+        rows = np.repeat(np.arange(len(self)), kept)
+        columns = np.arange(int(kept.sum())) - np.repeat(np.cumsum(kept) - kept, kept)
+        out[rows, columns] = inner[np.repeat(self.offsets[:-1], kept) + columns]
+        return out
+
+    def _padded_inside(self, pad: Any, length: int | None) -> Array:
+        rows = [row if row is not None else np.empty(0) for row in self]
+        assert self.row_shape is not None
+        axis = self.row_shape.index(-1)
+        known = int(np.prod([size for size in self.row_shape if size != -1]))
+        width = length if length is not None else int(self.lengths.max(initial=0)) // max(known, 1)
+        shape = [width if size == -1 else size for size in self.row_shape]
+        out = np.full((len(self), *shape), 0 if pad is None else pad, np.asarray(self.values).dtype)
+        for i, row in enumerate(rows):
+            if row.size:
+                cut = [slice(None)] * len(shape)
+                cut[axis] = slice(0, min(width, row.shape[axis]))
+                out[i][tuple(cut)] = row[tuple(cut)]
+        return out
+
+    def to_arrow(self) -> Any:
+        """All rows as an Arrow `large_list` array."""
+        from rekord.codec.arrow import ragged_to_arrow
+
+        return ragged_to_arrow(self)
+
+    def __repr__(self) -> str:
+        return f"Ragged({len(self):,} rows of {self.values!r})"
+
+
+class Optional:
+    """A column of one fixed shape in which rows may be missing: `valid` says which are there."""
+
+    __slots__ = ("valid", "values")
+
+    def __init__(self, values: Array, valid: Valid) -> None:
+        self.values = values
+        self.valid = valid
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        row = _row(index, len(self))
+        return self.values[row] if self.valid[row] else None
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def tolist(self) -> list[Any]:
+        """All rows as Python values, None where one is missing."""
+        pairs = zip(self.values.tolist(), self.valid.tolist(), strict=True)
+        return [value if there else None for value, there in pairs]
+
+    def fill(self, value: Any) -> Array:
+        """A dense array with `value` in place of what is missing."""
+        out = self.values.copy()
+        out[~self.valid] = value
+        return out
+
+    def to_arrow(self) -> Any:
+        """All rows as an Arrow array with nulls."""
+        from rekord.codec.arrow import array_to_arrow
+
+        return array_to_arrow(self.values, self.valid)
+
+    def __repr__(self) -> str:
+        missing = len(self) - int(self.valid.sum())
+        return f"Optional({len(self):,} rows, {missing:,} missing, {self.values.dtype})"
+
+
+class SparseColumn:
+    """Vectors of `size` that are mostly zero: for each row, ascending indices and their values."""
+
+    __slots__ = ("indices", "size", "values")
+
+    def __init__(self, indices: Ragged, values: Ragged, size: int) -> None:
+        self.indices = indices
+        self.values = values
+        self.size = size
+
+    @property
+    def valid(self) -> Valid | None:
+        """False where a row is missing; None where none is."""
+        return self.values.valid
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        indices, values = self.indices[index], self.values[index]
+        return None if indices is None else (indices, values)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def tolist(self) -> list[Any]:
+        """All rows as pairs of lists, None where one is missing."""
+        return [None if row is None else (row[0].tolist(), row[1].tolist()) for row in self]
+
+    def to_dense(self) -> Array:
+        """An array of `size` columns; missing rows are all zero."""
+        values = np.asarray(self.values.values)
+        out = np.zeros((len(self), self.size), values.dtype)
+        rows = np.repeat(np.arange(len(self)), self.values.lengths)
+        out[rows, np.asarray(self.indices.values)] = values
+        return out
+
+    def to_arrow(self) -> Any:
+        """All rows as an Arrow struct of two lists, `indices` and `values`."""
+        from rekord.codec.arrow import sparse_to_arrow
+
+        return sparse_to_arrow(self)
+
+    def __repr__(self) -> str:
+        return f"SparseColumn({len(self):,} rows of size {self.size:,})"
+
+
+Column: TypeAlias = "Array | Strings | Ragged | Optional | SparseColumn"
+
+
+def _row(index: int, rows: int) -> int:
+    row = index + rows if index < 0 else index
+    if not 0 <= row < rows:
+        raise IndexError(f"row {index} of {rows}")
+    return row
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value

@@ -1,0 +1,277 @@
+"""Record files to decoded batches, in file order: on this thread, or on several."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Condition
+from typing import NamedTuple
+
+from rekord import _core
+from rekord.codec.assemble import assemble
+from rekord.codec.columns import Column
+from rekord.codec.decode import new_batch, row_error
+from rekord.codec.plan import CodecPlan
+from rekord.dataset.read import explain, open_slabs
+from rekord.errors import RekordError
+from rekord.faults import frame_error
+from rekord.location import Location
+from rekord.records.slabs import Segment, SlabReader
+
+_IDLE_BYTES = 256 << 20
+
+
+class Piece(NamedTuple):
+    """Frames of one file that go into one batch."""
+
+    path: str
+    segment: Segment
+
+
+@dataclass(slots=True)
+class Job:
+    """All frames of one batch, or the failure that ends the files."""
+
+    pieces: list[Piece]
+    failure: RekordError | None = None
+
+
+class _Files:
+    """The frames of many files, one after another."""
+
+    def __init__(self, paths: Sequence[str], pool: _core.Pool, *, reuse: bool) -> None:
+        self._paths = deque(paths)
+        self._pool = pool
+        self._reuse = reuse
+        self._reader: SlabReader | None = None
+
+    def next(self, most_frames: int) -> Piece | None:
+        while True:
+            if self._reader is None:
+                if not self._paths:
+                    return None
+                self._reader = open_slabs(self._paths.popleft(), self._pool, reuse=self._reuse)
+            try:
+                segment = self._reader.next(most_frames)
+            except RekordError as failure:
+                raise self._explained(self._reader, failure) from None
+            if segment is not None:
+                return Piece(self._reader.path, segment)
+            self._reader.close()
+            self._reader = None
+
+    def close(self) -> None:
+        self._paths.clear()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    @staticmethod
+    def _explained(reader: SlabReader, failure: RekordError) -> RekordError:
+        failure.location = failure.location.within(
+            path=reader.path, record=reader.record, offset=reader.offset
+        )
+        return explain(failure)
+
+
+class _Decoder:
+    """Fills one batch from pieces."""
+
+    def __init__(self, plan: CodecPlan, pool: _core.Pool) -> None:
+        self._plan = plan
+        self._batch = new_batch(plan, pool)
+        self._pieces: list[tuple[int, Piece]] = []  # with the first row of each
+
+    @property
+    def rows(self) -> int:
+        return self._batch.rows
+
+    def add(self, piece: Piece) -> None:
+        """Verify and decode the frames of a piece. On a failure the rows before it stay."""
+        segment = piece.segment
+        before = self._batch.rows
+        self._pieces.append((before, piece))
+        size = segment.end - segment.begin
+        consumed, _, frame, row = self._batch.feed(
+            segment.slab, segment.begin, segment.end, size, before + segment.frames
+        )
+        if frame is None and row is None:
+            return
+        where = Location(
+            path=piece.path,
+            record=segment.first_record + self._batch.rows - before,
+            offset=segment.offset + consumed,
+        )
+        raise self._failure(where, frame, row, segment, consumed)
+
+    def take(self) -> dict[str, Column]:
+        """The batch so far; then begin another."""
+        rows, pieces = self._batch.rows, self._pieces
+        self._pieces = []
+        try:
+            return assemble(self._plan, self._batch.take(), rows)
+        except RekordError as failure:
+            raise _located_row(failure, pieces) from None
+
+    def _failure(
+        self,
+        where: Location,
+        frame: _core.Problem | None,
+        row: tuple[_core.Problem, int] | None,
+        segment: Segment,
+        consumed: int,
+    ) -> RekordError:
+        if row is None:
+            assert frame is not None
+            failure = frame_error(frame, record=where.record or 0, offset=where.offset or 0)
+            failure.location = where
+            return explain(failure)
+        payload = bytes(segment.slab.view()[segment.begin + consumed + _core.HEADER_BYTES : segment.end])
+        failure = row_error(self._plan, *row, payload)
+        failure.location = failure.location.within(path=where.path, record=where.record, offset=where.offset)
+        return failure
+
+
+def _located_row(failure: RekordError, pieces: list[tuple[int, Piece]]) -> RekordError:
+    """A failure that knows its row in the batch, with the record instead."""
+    row = failure.location.row
+    if row is None:
+        return failure
+    first, piece = next(item for item in reversed(pieces) if item[0] <= row)
+    failure.location = Location(
+        path=piece.path, record=piece.segment.first_record + row - first, feature=failure.location.feature
+    )
+    return failure
+
+
+def decode_inline(paths: Sequence[str], plan: CodecPlan, batch_size: int) -> Iterator[dict[str, Column]]:
+    """The batches, read and decoded by the caller's thread when it asks for them."""
+    pool = _core.Pool(_IDLE_BYTES)
+    files = _Files(paths, pool, reuse=True)
+    decoder = _Decoder(plan, pool)
+    try:
+        while True:
+            try:
+                piece = files.next(batch_size - decoder.rows)
+                if piece is not None:
+                    decoder.add(piece)
+            except RekordError as failure:
+                # Everything before the damage is given before it is raised.
+                if decoder.rows:
+                    yield decoder.take()
+                raise failure from None
+            if decoder.rows == batch_size or (piece is None and decoder.rows):
+                yield decoder.take()
+            if piece is None:
+                return
+    finally:
+        files.close()
+
+
+def decode_threaded(
+    paths: Sequence[str], plan: CodecPlan, batch_size: int, *, threads: int, prefetch: int
+) -> Iterator[dict[str, Column]]:
+    """The same batches, read and decoded ahead of the caller.
+
+    Whoever's turn it is reads the frames of the next batch; verifying and decoding, which is most of the work,
+    goes on side by side.
+    """
+    pool = _core.Pool(_IDLE_BYTES)
+    source = _Turns(_Files(paths, pool, reuse=False), batch_size)
+    idle = [_Decoder(plan, pool) for _ in range(threads)]
+    waiting: deque[Future[list[dict[str, Column] | RekordError]]] = deque()
+    workers = ThreadPoolExecutor(threads, thread_name_prefix="rekord-decode")
+
+    def work(turn: int) -> list[dict[str, Column] | RekordError]:
+        job = source.pull(turn)
+        decoder = idle.pop()
+        try:
+            return _decode_job(decoder, job)
+        finally:
+            idle.append(decoder)
+
+    try:
+        turn = 0
+        while True:
+            while len(waiting) < threads + prefetch:
+                waiting.append(workers.submit(work, turn))
+                turn += 1
+            results = waiting.popleft().result()
+            if not results:
+                return
+            for result in results:
+                if isinstance(result, RekordError):
+                    raise result
+                yield result
+    finally:
+        source.stop()
+        for future in waiting:
+            future.cancel()
+        workers.shutdown(wait=True)
+        source.close()
+
+
+def _decode_job(decoder: _Decoder, job: Job) -> list[dict[str, Column] | RekordError]:
+    """The batch of a job; nothing at the end; a failure after what came before it."""
+    failure = job.failure
+    for piece in job.pieces:
+        try:
+            decoder.add(piece)
+        except RekordError as met:
+            failure = met
+            break
+    out: list[dict[str, Column] | RekordError] = []
+    try:
+        if decoder.rows:
+            out.append(decoder.take())
+    except RekordError as met:
+        failure = met
+    if failure is not None:
+        out.append(failure)
+    return out
+
+
+class _Turns:
+    """Hands out the frames of batch after batch, in order, to whichever thread has the turn."""
+
+    def __init__(self, files: _Files, batch_size: int) -> None:
+        self._files = files
+        self._batch_size = batch_size
+        self._turn = 0
+        self._changed = Condition()
+        self._ended = False
+
+    def pull(self, turn: int) -> Job:
+        with self._changed:
+            self._changed.wait_for(lambda: self._turn == turn or self._ended)
+            try:
+                return self._next() if not self._ended else Job([])
+            finally:
+                self._turn += 1
+                self._changed.notify_all()
+
+    def _next(self) -> Job:
+        job = Job([])
+        rows = 0
+        try:
+            while rows < self._batch_size:
+                piece = self._files.next(self._batch_size - rows)
+                if piece is None:
+                    self._ended = True
+                    break
+                job.pieces.append(piece)
+                rows += piece.segment.frames
+        except RekordError as failure:
+            job.failure = failure
+            self._ended = True
+        return job
+
+    def stop(self) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        self._files.close()

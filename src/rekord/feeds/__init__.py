@@ -1,0 +1,1 @@
+"""Tensors and tables out of decoded batches."""
