@@ -9,7 +9,8 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -36,12 +37,13 @@ def prepare(workload: Workload) -> None:
     chunks = np.array_split(np.arange(workload.chunks()), SHARDS)
     if len(chunks[1]) == 0:
         raise ValueError(f"{workload.name}: {workload.records} records do not fill {SHARDS} shards")
-    for shard, numbers in enumerate(chunks):
-        name = shard_name(shard, SHARDS)
-        _write_shard(workload, [int(n) for n in numbers], partial, name)
-    if workload.compressed:
-        with ThreadPoolExecutor(SHARDS) as pool:
-            list(pool.map(_compress, (partial / "records").iterdir()))
+    with ProcessPoolExecutor(SHARDS, get_context("spawn")) as pool:
+        written = [
+            pool.submit(_write_shard, workload, numbers.tolist(), partial, shard_name(shard, SHARDS))
+            for shard, numbers in enumerate(chunks)
+        ]
+        for shard_written in written:
+            shard_written.result()
     partial.rename(workload.folder)
 
 
@@ -76,6 +78,8 @@ def _write_shard(workload: Workload, chunks: list[int], folder: Path, name: str)
             for frame in frames:
                 index.write(f"{offset} {len(frame)}\n")
                 offset += len(frame)
+    if workload.compressed:
+        _compress(folder / "records" / name)
 
 
 def _compress(path: Path) -> None:

@@ -313,7 +313,8 @@ void RecordWriter::entry(Lane& lane, const Cell& cell, Growing<std::byte>& out, 
 }
 
 void RecordWriter::many_ints(Lane& lane, const Cell& cell, Growing<std::byte>& out, Pool& pool) {
-  out.reserve(pool, 2 * kMostHeader + lane.key.size() + cell.count * kLongestVarint);
+  const size_t room = kMostHeader + lane.key.size();
+  out.reserve(pool, room + cell.count * kLongestVarint + room);
   std::byte* const begin = out.end();
   std::byte* values = begin + lane.guess;
   const std::byte* end = put_varints(values, ints_of(cell), cell.count);
@@ -325,7 +326,6 @@ void RecordWriter::many_ints(Lane& lane, const Cell& cell, Growing<std::byte>& o
   }
   // The header goes to a place of its own first: its stores reach past its end.
   std::byte* const draft = begin + header.bytes + packed;
-  out.reserve(pool, header.bytes + packed + header.bytes + kLongestVarint);
   header.put(draft, lane.key, lane.kind);
   std::memcpy(begin, draft, header.bytes);
   out.grow_by(header.bytes + packed);

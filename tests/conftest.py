@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+import rekord as rk
 from rekord.errors import RekordError
 from rekord.health.finding import Report
 from rekord.records.frame import SLAB_BYTES, FrameReader
@@ -74,6 +75,21 @@ def told() -> Callable[[Report], list[Place]]:
         for finding in report.findings
         if finding.severity == "error"
     ]
+
+
+@pytest.fixture(scope="session")
+def read() -> Callable[[Path], tuple[list[bytes], RekordError | None]]:
+    """The records up to the first failure, and that failure. Any other exception is one of ours."""
+
+    def records(path: Path) -> tuple[list[bytes], RekordError | None]:
+        delivered: list[bytes] = []
+        try:
+            delivered.extend(rk.records(path))
+        except RekordError as failure:
+            return delivered, failure
+        return delivered, None
+
+    return records
 
 
 @pytest.fixture(scope="session")

@@ -8,5 +8,8 @@ namespace rekord {
 void bind_frames(nanobind::module_& module);
 void bind_examples(nanobind::module_& module);
 void bind_columns(nanobind::module_& module);
+void bind_encode(nanobind::module_& module);
+void bind_rows(nanobind::module_& module);
+void bind_infer(nanobind::module_& module);
 
 }  // namespace rekord

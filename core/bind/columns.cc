@@ -1,11 +1,11 @@
 // Plans, decoders and their columns for Python.
 #include "bind/bind.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "bind/arrays.h"
 #include "bind/strings.h"
 #include "decode.h"
 #include "frame.h"
@@ -27,8 +27,7 @@ template <class Item>
 nb::object to_array(const BlockRef& block, size_t count) {
   nb::capsule owner(new BlockRef(block),
                     [](void* p) noexcept { delete static_cast<BlockRef*>(p); });
-  auto* data = reinterpret_cast<Item*>(block->data());
-  return nb::cast(nb::ndarray<nb::numpy, Item, nb::ndim<1>>(data, {count}, owner));
+  return array_over(reinterpret_cast<Item*>(block->data()), count, owner);
 }
 
 nb::object offsets_to_array(Growing<int64_t>& offsets) {
@@ -37,10 +36,7 @@ nb::object offsets_to_array(Growing<int64_t>& offsets) {
 
 nb::object valid_to_array(Growing<uint8_t>& valid) {
   if (!valid) return nb::none();
-  nb::capsule owner(new BlockRef(valid.block()),
-                    [](void* p) noexcept { delete static_cast<BlockRef*>(p); });
-  auto* data = reinterpret_cast<bool*>(valid.data());
-  return nb::cast(nb::ndarray<nb::numpy, bool, nb::ndim<1>>(data, {valid.size()}, owner));
+  return to_array<bool>(valid.block(), valid.size());
 }
 
 // (values, offsets or None, valid or None)

@@ -1,10 +1,9 @@
 // Example and SequenceExample as Python values, without a schema.
 #include "bind/bind.h"
 
-#include <nanobind/ndarray.h>
-
 #include <memory>
 
+#include "bind/arrays.h"
 #include "bind/buffer.h"
 #include "survey.h"
 
@@ -20,7 +19,7 @@ nb::object to_array(const FeatureView& feature,
   copy(feature, {values.get(), feature.count});
   Number* data = values.get();
   nb::capsule owner(values.release(), [](void* p) noexcept { delete[] static_cast<Number*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, Number, nb::ndim<1>>(data, {feature.count}, owner));
+  return array_over(data, feature.count, owner);
 }
 
 nb::object to_python(const FeatureView& feature) {

@@ -2,6 +2,7 @@
 #include "bind/bind.h"
 
 #include "bind/buffer.h"
+#include "bind/extents.h"
 #include "crc32c.h"
 #include "frame.h"
 #include "kind.h"
@@ -11,11 +12,6 @@ namespace nb = nanobind;
 
 namespace rekord {
 namespace {
-
-// Where the payloads of one scanned stretch lie. Opaque to Python but for its length.
-struct Extents {
-  std::vector<Extent> items;
-};
 
 nb::tuple scan_frames(nb::handle buffer, size_t begin, size_t end, uint64_t remaining) {
   Buffer view(buffer);

@@ -1,6 +1,8 @@
 """TFRecord datasets from raw data to training: write, check, explain, repair and read them."""
 
+from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
 from rekord.codec.decode import SequenceExample, decode
+from rekord.dataset.read import records
 from rekord.errors import (
     CompressionError,
     DataError,
@@ -17,27 +19,56 @@ from rekord.errors import (
 from rekord.health.check import check
 from rekord.health.finding import Finding, Report
 from rekord.location import Location
-from rekord.dataset.read import records
+from rekord.schema import (
+    Boxes,
+    Bytes,
+    Float32,
+    Image,
+    Int64,
+    Label,
+    Mask,
+    Schema,
+    Sparse,
+    Tensor,
+    Text,
+    compat,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Boxes",
+    "Bytes",
     "CompressionError",
     "DataError",
     "DatasetError",
     "DecodeError",
     "EncodeError",
     "Finding",
+    "Float32",
     "FormatError",
     "FrameError",
+    "Image",
+    "Int64",
+    "Label",
     "Location",
+    "Mask",
+    "Optional",
+    "Ragged",
     "RekordError",
     "Report",
+    "Schema",
     "SchemaError",
     "SequenceExample",
+    "Sparse",
+    "SparseColumn",
+    "Strings",
+    "Tensor",
+    "Text",
     "UsageError",
     "WireError",
     "check",
+    "compat",
     "decode",
     "records",
 ]

@@ -35,6 +35,13 @@ CODES: dict[str, str] = {
     "S123": "a schema.pbtxt says what a schema cannot express",
     "S124": "an optional feature is always empty",
     "S125": "a step column has a default",
+    "S126": "there is nothing to infer a schema from",
+    "S127": "a schema cannot be inferred: the payloads are no Examples",
+    "S128": "there are too many distinct keys for a schema",
+    "S129": "the values of a column are of several types",
+    "S130": "the values of a column are of a type that no feature holds",
+    "S131": "the values of a column differ in more than one dimension",
+    "S132": "a row is not a mapping of column names to values",
     # F1xx: the frames of a record file
     "F101": "length checksum does not match",
     "F102": "payload checksum does not match",

@@ -21,7 +21,9 @@ _CODES = {
     Fault.DEPTH: "W207",
 }
 
-_NOT_AN_EXAMPLE = "look at the payload with `rekord show --record N`; it may hold another message than tf.train.Example"
+_NOT_AN_EXAMPLE = (
+    "look at the payload with `rekord show --record N`; it may hold another message than tf.train.Example"
+)
 _COPY_AGAIN = "copy the file again from its origin; the other records can still be read"
 
 

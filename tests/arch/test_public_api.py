@@ -1,4 +1,4 @@
-"""The surface that users see: one sorted list of names, no framework behind it, a sentence on every module."""
+"""The surface that users see: one sorted list of names, no framework behind it, a sentence a module."""
 
 from __future__ import annotations
 

@@ -21,40 +21,40 @@ DATA = frames(PAYLOADS)
 # Where each record begins, and where the file ends: a failure after n records is at the n-th of these.
 PLACES = [*frame_offsets(DATA), len(DATA)]
 
-Read = tuple[list[bytes], rk.FormatError | None]
+Read = Callable[[Path], tuple[list[bytes], rk.RekordError | None]]
+PutFile = Callable[..., Path]
+CheckDamage = Callable[[Path], tuple[list[bytes], rk.FormatError | None]]
 
 
-def read(path: Path) -> Read:
-    """The records up to the first failure, and that failure. Any other exception is a failure of ours."""
-    delivered: list[bytes] = []
-    try:
-        for payload in rk.records(path):
-            delivered.append(payload)
-    except rk.FormatError as failure:
-        return delivered, failure
-    return delivered, None
+@pytest.fixture
+def check_damage(read: Read) -> CheckDamage:
+    """Sees to what must hold of any damaged version of DATA, whatever its compression."""
 
-
-def check_damage(path: Path) -> Read:
-    """What must hold of any damaged version of DATA, whatever its compression."""
-    delivered, failure = read(path)
-    assert delivered == PAYLOADS[: len(delivered)]
-    report = rk.check(path)
-    assert report.ok is (failure is None)
-    assert report.records >= len(delivered)
-    if failure is not None:
+    def check(path: Path) -> tuple[list[bytes], rk.FormatError | None]:
+        delivered, failure = read(path)
+        assert delivered == PAYLOADS[: len(delivered)]
+        report = rk.check(path)
+        assert report.ok is (failure is None)
+        assert report.records >= len(delivered)
+        if failure is None:
+            return delivered, None
+        assert isinstance(failure, rk.FormatError)
         where = failure.location
         assert (where.path, where.record, where.offset) == (str(path), len(delivered), PLACES[len(delivered)])
         first = next(finding for finding in report.findings if finding.severity == "error")
         assert (first.code, first.record, first.offset) == (failure.code, where.record, where.offset)
-    return delivered, failure
+        return delivered, failure
+
+    return check
 
 
 def record_at(byte: int) -> int:
     return next(i for i, end in enumerate(PLACES[1:]) if byte < end)
 
 
-def test_a_plain_file_cut_anywhere_is_a_prefix_and_says_where_it_was_cut(put_file: Callable[..., Path]) -> None:
+def test_a_plain_file_cut_anywhere_is_a_prefix_and_says_where_it_was_cut(
+    put_file: PutFile, check_damage: CheckDamage
+) -> None:
     for data in truncations(DATA):
         delivered, failure = check_damage(put_file(data))
         if len(data) in PLACES:
@@ -68,7 +68,9 @@ def test_a_plain_file_cut_anywhere_is_a_prefix_and_says_where_it_was_cut(put_fil
             assert len(delivered) == record
 
 
-def test_a_plain_file_with_any_bit_flipped_says_which_record_is_damaged(put_file: Callable[..., Path]) -> None:
+def test_a_plain_file_with_any_bit_flipped_says_which_record_is_damaged(
+    put_file: PutFile, check_damage: CheckDamage
+) -> None:
     for bit, data in bit_flips(DATA):
         delivered, failure = check_damage(put_file(data))
         record = record_at(bit // 8)
@@ -104,7 +106,7 @@ def inflated(data: bytes) -> bytes | None:
 
 
 def test_a_compressed_file_cut_anywhere_is_a_prefix_and_says_where(
-    put_file: Callable[..., Path], compressed: bytes
+    put_file: PutFile, compressed: bytes, check_damage: CheckDamage
 ) -> None:
     assert check_damage(put_file(compressed)) == (PAYLOADS, None)
     between_members = compressed.find(b"\x1f\x8b\x08", 1)
@@ -126,7 +128,7 @@ def test_a_compressed_file_cut_anywhere_is_a_prefix_and_says_where(
 
 
 def test_a_compressed_file_with_any_bit_flipped_gives_no_other_records(
-    put_file: Callable[..., Path], compressed: bytes
+    put_file: PutFile, compressed: bytes, check_damage: CheckDamage
 ) -> None:
     for _, data in bit_flips(compressed):
         delivered, failure = check_damage(put_file(data))
@@ -143,11 +145,12 @@ LENGTHS = [1 << 36, 1 << 63, (1 << 64) - 1]
 @pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
 @pytest.mark.parametrize("records_before", [0, 3])
 def test_a_length_that_no_file_can_hold_is_not_believed(
-    put_file: Callable[..., Path],
+    put_file: PutFile,
     compress: Callable[[bytes, str], bytes],
     length: int,
     compression: str,
     records_before: int,
+    read: Read,
 ) -> None:
     at = PLACES[records_before]
     path = put_file(compress(DATA[:at] + claim_length(length, b"payload") + DATA[at:], compression))
@@ -167,11 +170,17 @@ def test_a_length_that_no_file_can_hold_is_not_believed(
     assert report.records == len(PAYLOADS)
 
 
-def test_claimed_lengths_cost_no_memory_of_any_kind(put_file: Callable[..., Path], compress: Callable[..., bytes]) -> None:
+def test_claimed_lengths_cost_no_memory_of_any_kind(
+    put_file: PutFile, compress: Callable[..., bytes]
+) -> None:
     # In a process of its own, whose address space may grow by 64 MB and no more, native memory included.
     lengths = [1 << 31, *LENGTHS]
     paths = [
-        str(put_file(compress(frames([b"good"]) + claim_length(length), compression), f"{length}.{compression}"))
+        str(
+            put_file(
+                compress(frames([b"good"]) + claim_length(length), compression), f"{length}.{compression}"
+            )
+        )
         for length in lengths
         for compression in ("none", "gzip", "zlib")
     ]
@@ -185,5 +194,7 @@ for path in sys.argv[1:]:
 """
     if sys.platform != "linux":
         pytest.skip("needs /proc to know its own size")
-    done = subprocess.run([sys.executable, "-c", program, *paths], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *paths], capture_output=True, text=True, check=False
+    )
     assert (done.stderr, done.stdout.split("\n")) == ("", ["F105 1 20"] * len(paths) + [""])

@@ -26,20 +26,12 @@ from rekord.testing import (
     varint,
 )
 from rekord.testing.wire import LEN
-from rekord.testing.wire_strategies import examples, sequences
+from rekord.testing.wire_strategies import examples, ints, raw_entry, sequences
 
 WIRES = (0, 1, 2, 3, 5)
 KEYS = ("a", "b", "")
 
 SAME, OTHER, REFUSED = "reads the same", "reads something else", "refuses"
-
-
-def ints(*values: int, **form: Any) -> bytes:
-    return feature(("int64", int64_list(values, **form)))
-
-
-def raw_entry(*fields: bytes) -> bytes:
-    return length_delimited(1, b"".join(fields))
 
 
 def padded(field: int, body: bytes) -> bytes:
@@ -123,7 +115,12 @@ def odd_examples() -> Iterator[Row]:
     yield "kind unset", example(entry("a", feature())), [], SAME
     yield "empty list", example(entry("a", ints())), [], SAME
     yield "merged features", example(entry("a", ints(1)), entry("b", ints(2))), [], SAME
-    yield "padded number", example(entry("a", feature(("int64", length_delimited(1, b"\x81\x80\x00"))))), [], SAME
+    yield (
+        "padded number",
+        example(entry("a", feature(("int64", length_delimited(1, b"\x81\x80\x00"))))),
+        [],
+        SAME,
+    )
     yield "value first", example(entry("a", ints(1), swap=True)), [], SAME
     yield "two keys, no value", example(raw_entry(KEY, KEY)), [], SAME
     yield "two chunks", example(entry("a", ints(1, 2, chunks=[1, 1]))), ["H721"], OTHER
@@ -142,7 +139,12 @@ def odd_examples() -> Iterator[Row]:
     yield "padded tag of features", padded(1, entry("a", ints(1))), ["H725"], OTHER
     yield "padded tag of an entry", example(padded(1, KEY + VALUE)), ["H725"], REFUSED
     yield "padded tag of a list", example(entry("a", padded(3, int64_list([1])))), ["H725"], REFUSED
-    yield "padded tag of values", example(entry("a", feature(("int64", padded(1, b"\x01"))))), ["H725"], REFUSED
+    yield (
+        "padded tag of values",
+        example(entry("a", feature(("int64", padded(1, b"\x01"))))),
+        ["H725"],
+        REFUSED,
+    )
     for wire in WIRES:
         stranger = unknown(9, wire)
         # A group is the one thing that TensorFlow does not even skip beside the features.
@@ -177,14 +179,37 @@ def odd_sequences() -> Iterator[Row]:
     yield "unset step", sequence_example(None, entry("a", feature_list([ints(1), feature()]))), [], SAME
     yield "no steps", sequence_example(None, entry("a", b"")), [], SAME
     yield "unpacked", sequence_example(None, entry("a", feature_list([ints(1, 2, packed=False)]))), [], SAME
-    yield "two messages", sequence_example(None, entry("a", steps)) + sequence_example(entry("c", ints(1))), [], SAME
-    yield "two chunks", sequence_example(None, entry("a", feature_list([ints(1, 2, chunks=[1, 1])]))), ["H721"], REFUSED
-    yield "two lists", sequence_example(None, entry("a", feature_list([ints(1) + ints(2)]))), ["H721"], REFUSED
-    yield "two kinds", sequence_example(
-        None, entry("a", feature_list([feature(("float", float_list([0.5]))) + ints(2)]))
-    ), ["H722"], REFUSED
+    yield (
+        "two messages",
+        sequence_example(None, entry("a", steps)) + sequence_example(entry("c", ints(1))),
+        [],
+        SAME,
+    )
+    yield (
+        "two chunks",
+        sequence_example(None, entry("a", feature_list([ints(1, 2, chunks=[1, 1])]))),
+        ["H721"],
+        REFUSED,
+    )
+    yield (
+        "two lists",
+        sequence_example(None, entry("a", feature_list([ints(1) + ints(2)]))),
+        ["H721"],
+        REFUSED,
+    )
+    yield (
+        "two kinds",
+        sequence_example(None, entry("a", feature_list([feature(("float", float_list([0.5]))) + ints(2)]))),
+        ["H722"],
+        REFUSED,
+    )
     yield "value first", sequence_example(None, entry("a", steps, swap=True)), ["H723"], REFUSED
-    yield "value first in context", sequence_example(entry("c", ints(1), swap=True), entry("a", steps)), ["H723"], REFUSED
+    yield (
+        "value first in context",
+        sequence_example(entry("c", ints(1), swap=True), entry("a", steps)),
+        ["H723"],
+        REFUSED,
+    )
     yield "no key", sequence_example(None, entry(None, steps)), ["H723"], REFUSED
     yield "no value", sequence_example(None, entry("a", None)), ["H723"], REFUSED
     yield "two keys, no value", sequence_example(None, raw_entry(KEY, KEY)), ["H723"], REFUSED
@@ -196,9 +221,24 @@ def odd_sequences() -> Iterator[Row]:
         whole = sequence_example(entry("c", ints(1)), entry("a", steps))
         beside = ([], SAME) if wire != 3 else (["H725"], REFUSED)
         yield f"unknown {wire} beside", stranger + whole, *beside
-        yield f"unknown {wire} in lists", sequence_example(None, entry("a", steps) + stranger), ["H725"], REFUSED
-        yield f"unknown {wire} in entry", sequence_example(None, raw_entry(KEY, lists, stranger)), ["H725"], REFUSED
-        yield f"unknown {wire} in steps", sequence_example(None, entry("a", steps + stranger)), ["H725"], REFUSED
+        yield (
+            f"unknown {wire} in lists",
+            sequence_example(None, entry("a", steps) + stranger),
+            ["H725"],
+            REFUSED,
+        )
+        yield (
+            f"unknown {wire} in entry",
+            sequence_example(None, raw_entry(KEY, lists, stranger)),
+            ["H725"],
+            REFUSED,
+        )
+        yield (
+            f"unknown {wire} in steps",
+            sequence_example(None, entry("a", steps + stranger)),
+            ["H725"],
+            REFUSED,
+        )
         step = feature_list([ints(1) + stranger])
         yield f"unknown {wire} in a step", sequence_example(None, entry("a", step)), ["H725"], REFUSED
 
@@ -218,7 +258,9 @@ def test_check_says_of_a_sequence_what_tensorflow_makes_of_it(
 def of_one_type(payload: bytes) -> bool:
     """Whether each list of steps has one type: of two TensorFlow cannot be asked for both."""
     steps = rk.decode(payload, kind="sequence").steps.values()
-    return all(len({type(v) if isinstance(v, list) else v.dtype for v in s if v is not None}) <= 1 for s in steps)
+    return all(
+        len({type(v) if isinstance(v, list) else v.dtype for v in s if v is not None}) <= 1 for s in steps
+    )
 
 
 @settings(max_examples=400)

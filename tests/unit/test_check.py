@@ -22,7 +22,6 @@ from rekord.testing import (
     float_list,
     frame_offsets,
     frames,
-    int64_list,
     length_delimited,
     sequence_bytes,
     sequence_example,
@@ -30,6 +29,7 @@ from rekord.testing import (
     unknown,
 )
 from rekord.testing.wire import I64
+from rekord.testing.wire_strategies import ints
 
 PutFile = Callable[..., Path]
 
@@ -40,10 +40,6 @@ EVENT = tag(1, I64) + bytes(8) + length_delimited(3, b"brain.Event:2")
 TEXT = b"one line of text\n"
 PROTO = tag(1, 0) + b"\x96\x01" + length_delimited(2, b"testing")
 OTHER = b"\xff\xd8\xff\xe0 an image"
-
-
-def ints(*values: int, **form: object) -> bytes:
-    return feature(("int64", int64_list(values, **form)))  # type: ignore[arg-type]
 
 
 SPLIT = example(entry("pieces", ints(1, 2, chunks=[1, 1])))
@@ -73,7 +69,9 @@ def said(report: rk.Report) -> list[tuple[str, str, int | None, str | None]]:
     ],
     ids=["Example", "empty", "SequenceExample", "ELWC", "Event", "text", "proto", "unknown"],
 )
-def test_payloads_that_are_no_examples_are_noted_once(put_records: PutFile, payload: bytes, code: str | None) -> None:
+def test_payloads_that_are_no_examples_are_noted_once(
+    put_records: PutFile, payload: bytes, code: str | None
+) -> None:
     report = rk.check(put_records([payload] * 5))
     assert said(report) == ([] if code is None else [(code, "note", None, None)])
     assert (report.ok, report.records, report.payload_bytes) == (True, 5, 5 * len(payload))
@@ -185,10 +183,10 @@ def test_a_file_without_records_is_noted(put_file: PutFile) -> None:
 
 
 def test_findings_beyond_the_limit_are_counted_and_still_decide(put_records: PutFile) -> None:
-    path = put_records([EXAMPLE, *[BROKEN] * 9])
+    path = put_records([*[EXAMPLE] * 10, *[BROKEN] * 9])
     report = rk.check(path, max_findings=4)
     assert (len(report.findings), report.not_listed, report.errors) == (4, 5, 9)
-    assert [finding.record for finding in report.findings] == [1, 2, 3, 4]
+    assert [finding.record for finding in report.findings] == [10, 11, 12, 13]
     assert not report.ok
     none = rk.check(path, max_findings=0)
     assert (none.findings, none.not_listed, none.ok) == ([], 9, False)

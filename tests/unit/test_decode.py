@@ -79,7 +79,9 @@ def test_the_last_of_two_kinds_counts() -> None:
 
 
 def test_a_sequence_has_a_context_and_one_value_a_step() -> None:
-    decoded = rk.decode(sequence_bytes({"c": [0.5]}, {"s": [[7], None], "t": [["x"], ["y", "z"]]}), kind="sequence")
+    decoded = rk.decode(
+        sequence_bytes({"c": [0.5]}, {"s": [[7], None], "t": [["x"], ["y", "z"]]}), kind="sequence"
+    )
     assert isinstance(decoded, rk.SequenceExample)
     assert decoded.context["c"].tolist() == [0.5]  # type: ignore[union-attr]
     assert list(decoded.steps) == ["s", "t"]
@@ -138,7 +140,7 @@ def in_list(kind: str, body: bytes) -> bytes:
 def test_what_protobuf_refuses_is_refused_at_its_byte(payload: bytes, code: str, at: int) -> None:
     for kind in ("example", "sequence"):
         with pytest.raises(rk.WireError) as caught:
-            rk.decode(payload, kind=kind)  # type: ignore[call-overload]
+            rk.decode(payload, kind=kind)
         assert (caught.value.code, caught.value.location) == (code, rk.Location(payload_offset=at))
         assert caught.value.expected
         assert caught.value.found

@@ -49,7 +49,9 @@ WHERE = rk.Location(
 
 
 def full(kind: type[rk.RekordError]) -> rk.RekordError:
-    return kind("F102", "the first line", location=WHERE, expected="this", found="that", likely="so", do="do it")
+    return kind(
+        "F102", "the first line", location=WHERE, expected="this", found="that", likely="so", do="do it"
+    )
 
 
 def test_the_classes_form_the_documented_tree() -> None:

@@ -19,20 +19,11 @@ from rekord.testing import FaultyStorage, claim_length, corrupt_payload, frame, 
 
 PutFile = Callable[..., Path]
 Compress = Callable[[bytes, str], bytes]
+Read = Callable[[Path], tuple[list[bytes], rk.RekordError | None]]
 
 PAYLOADS = [b"abc", b"", b"a longer one, longer than the others", b"\x00" * 30, b"end"]
 DATA = frames(PAYLOADS)
 AT = frame_offsets(DATA)
-
-
-def read(path: Path) -> tuple[list[bytes], rk.RekordError | None]:
-    """What comes before the first failure, and the failure."""
-    delivered: list[bytes] = []
-    try:
-        delivered.extend(rk.records(path))
-    except rk.RekordError as failure:
-        return delivered, failure
-    return delivered, None
 
 
 def gzip_named(data: bytes, name: str) -> bytes:
@@ -50,40 +41,46 @@ def gzip_named(data: bytes, name: str) -> bytes:
         pytest.param(lambda data: gzip_named(data, "a name.tfrecord"), id="gzip with a name"),
         pytest.param(lambda data: gzip.compress(data[:40]) + gzip.compress(data[40:]), id="two members"),
         pytest.param(lambda data: b"".join(gzip.compress(bytes([b])) for b in data), id="a member a byte"),
-        pytest.param(lambda data: gzip.compress(b"") + gzip.compress(data) + gzip.compress(b""), id="empty members"),
+        pytest.param(
+            lambda data: gzip.compress(b"") + gzip.compress(data) + gzip.compress(b""), id="empty members"
+        ),
         pytest.param(lambda data: gzip.compress(data) + bytes(512), id="gzip and zero padding"),
         pytest.param(lambda data: gzip.compress(data) + bytes(100_000), id="gzip and much padding"),
-        pytest.param(lambda data: gzip.compress(data[:40]) + bytes(7) + gzip.compress(data[40:]), id="padding between"),
+        pytest.param(
+            lambda data: gzip.compress(data[:40]) + bytes(7) + gzip.compress(data[40:]), id="padding between"
+        ),
         pytest.param(zlib.compress, id="zlib"),
         pytest.param(lambda data: zlib.compress(data, 0), id="zlib, stored"),
         pytest.param(lambda data: zlib.compress(data, 9), id="zlib, best"),
         pytest.param(lambda data: zlib.compress(data) + bytes(100), id="zlib and zero padding"),
     ],
 )
-def test_records_come_out_of_any_wrapping(put_file: PutFile, wrap: Callable[[bytes], bytes]) -> None:
+def test_records_come_out_of_any_wrapping(
+    put_file: PutFile, wrap: Callable[[bytes], bytes], read: Read
+) -> None:
     assert read(put_file(wrap(DATA), "anything.tfrecord")) == (PAYLOADS, None)
 
 
 @pytest.mark.parametrize("window_bits", range(9, 16))
-def test_zlib_streams_of_every_window_are_recognised(put_file: PutFile, window_bits: int) -> None:
+def test_zlib_streams_of_every_window_are_recognised(put_file: PutFile, window_bits: int, read: Read) -> None:
     deflate = zlib.compressobj(wbits=window_bits)
     path = put_file(deflate.compress(DATA) + deflate.flush())
     assert read(path) == (PAYLOADS, None)
 
 
 @pytest.mark.parametrize("data", [b"", gzip.compress(b""), zlib.compress(b"")], ids=["plain", "gzip", "zlib"])
-def test_a_file_without_records_is_empty(put_file: PutFile, data: bytes) -> None:
+def test_a_file_without_records_is_empty(put_file: PutFile, data: bytes, read: Read) -> None:
     assert read(put_file(data)) == ([], None)
 
 
-def test_a_plain_file_may_begin_like_a_zlib_stream(put_file: PutFile) -> None:
+def test_a_plain_file_may_begin_like_a_zlib_stream(put_file: PutFile, read: Read) -> None:
     payload = bytes(40_056)
     data = _core.frame(payload) + frame(b"next")
     assert data[:2] == b"\x78\x9c"
     assert read(put_file(data)) == ([payload, b"next"], None)
 
 
-def test_a_plain_file_may_begin_like_a_gzip_file(put_file: PutFile) -> None:
+def test_a_plain_file_may_begin_like_a_gzip_file(put_file: PutFile, read: Read) -> None:
     payload = bytes(0x088B1F)
     data = _core.frame(payload)
     assert data[:3] == b"\x1f\x8b\x08"
@@ -91,7 +88,9 @@ def test_a_plain_file_may_begin_like_a_gzip_file(put_file: PutFile) -> None:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
-def test_garbage_after_the_stream_comes_after_all_records(put_file: PutFile, compress: Compress, compression: str) -> None:
+def test_garbage_after_the_stream_comes_after_all_records(
+    put_file: PutFile, compress: Compress, compression: str, read: Read
+) -> None:
     compressed = compress(DATA, compression)
     path = put_file(compressed + b"garbage")
     delivered, failure = read(path)
@@ -104,7 +103,7 @@ def test_garbage_after_the_stream_comes_after_all_records(put_file: PutFile, com
     assert failure.found == "bytes that begin 67 61 72 62 61 67 65"
 
 
-def test_a_second_zlib_stream_is_garbage_to_everyone(put_file: PutFile) -> None:
+def test_a_second_zlib_stream_is_garbage_to_everyone(put_file: PutFile, read: Read) -> None:
     delivered, failure = read(put_file(zlib.compress(DATA) + zlib.compress(DATA)))
     assert delivered == PAYLOADS
     assert failure is not None
@@ -112,7 +111,9 @@ def test_a_second_zlib_stream_is_garbage_to_everyone(put_file: PutFile) -> None:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
-def test_a_stream_that_ends_early_gives_all_it_has(put_file: PutFile, compress: Compress, compression: str) -> None:
+def test_a_stream_that_ends_early_gives_all_it_has(
+    put_file: PutFile, compress: Compress, compression: str, read: Read
+) -> None:
     # Incompressible, so that the cut falls among the records and not among their repetitions.
     noise = [zlib.compress(bytes([i]) * 50, 9) + os.urandom(300) for i in range(20)]
     data, at = frames(noise), frame_offsets(frames(noise))
@@ -124,23 +125,30 @@ def test_a_stream_that_ends_early_gives_all_it_has(put_file: PutFile, compress: 
     assert failure is not None
     assert failure.code == "C202"
     assert failure.location == rk.Location(
-        path=str(path), record=len(delivered), offset=at[len(delivered)], compressed_offset=len(compressed) // 2
+        path=str(path),
+        record=len(delivered),
+        offset=at[len(delivered)],
+        compressed_offset=len(compressed) // 2,
     )
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
 def test_a_wrong_checksum_of_the_stream_comes_after_all_records(
-    put_file: PutFile, compress: Compress, compression: str
+    put_file: PutFile, compress: Compress, compression: str, read: Read
 ) -> None:
     compressed = bytearray(compress(DATA, compression))
     compressed[-8 if compression == "gzip" else -4] ^= 1
     delivered, failure = read(put_file(bytes(compressed)))
     assert delivered == PAYLOADS
     assert failure is not None
-    assert (failure.code, failure.location.record, failure.location.offset) == ("C204", len(PAYLOADS), len(DATA))
+    assert (failure.code, failure.location.record, failure.location.offset) == (
+        "C204",
+        len(PAYLOADS),
+        len(DATA),
+    )
 
 
-def test_a_wrong_length_of_the_stream_comes_after_all_records(put_file: PutFile) -> None:
+def test_a_wrong_length_of_the_stream_comes_after_all_records(put_file: PutFile, read: Read) -> None:
     compressed = bytearray(gzip.compress(DATA))
     compressed[-1] ^= 1
     delivered, failure = read(put_file(bytes(compressed)))
@@ -150,7 +158,9 @@ def test_a_wrong_length_of_the_stream_comes_after_all_records(put_file: PutFile)
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
-def test_every_record_before_damaged_data_is_delivered(put_file: PutFile, compression: str) -> None:
+def test_every_record_before_damaged_data_is_delivered(
+    put_file: PutFile, compression: str, read: Read
+) -> None:
     # Flushed after every record, so that it is known which blocks the damage touches.
     payloads = [bytes([i % 256]) * 1000 for i in range(300)]
     deflate = zlib.compressobj(wbits=31 if compression == "gzip" else 15)
@@ -167,7 +177,7 @@ def test_every_record_before_damaged_data_is_delivered(put_file: PutFile, compre
     assert (failure.location.record, failure.location.offset) == (200, 200 * 1016)
 
 
-def test_an_error_names_file_record_and_byte(put_file: PutFile) -> None:
+def test_an_error_names_file_record_and_byte(put_file: PutFile, read: Read) -> None:
     path = put_file(corrupt_payload(DATA, 2))
     delivered, failure = read(path)
     assert delivered == PAYLOADS[:2]
@@ -180,7 +190,7 @@ def test_an_error_names_file_record_and_byte(put_file: PutFile) -> None:
     assert failure.do
 
 
-def test_a_cut_record_says_how_much_is_there(put_file: PutFile) -> None:
+def test_a_cut_record_says_how_much_is_there(put_file: PutFile, read: Read) -> None:
     _, failure = read(put_file(DATA[:-2]))
     assert failure is not None
     assert failure.code == "F104"
@@ -188,7 +198,9 @@ def test_a_cut_record_says_how_much_is_there(put_file: PutFile) -> None:
     assert failure.found == "17 bytes up to the end of the file"
 
 
-def test_a_cut_record_in_a_compressed_file_makes_no_claim_that_is_not_known(put_file: PutFile) -> None:
+def test_a_cut_record_in_a_compressed_file_makes_no_claim_that_is_not_known(
+    put_file: PutFile, read: Read
+) -> None:
     _, failure = read(put_file(gzip.compress(DATA + claim_length(1 << 30))))
     assert failure is not None
     assert (failure.code, failure.location.offset) == ("F104", len(DATA))
@@ -196,7 +208,7 @@ def test_a_cut_record_in_a_compressed_file_makes_no_claim_that_is_not_known(put_
     assert failure.found.startswith("at most ")
 
 
-def test_a_pipe_is_read_like_a_file(tmp_path: Path) -> None:
+def test_a_pipe_is_read_like_a_file(tmp_path: Path, read: Read) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     many = PAYLOADS * 5_000
@@ -215,7 +227,7 @@ def test_a_pipe_is_read_like_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [1 << 36, 1 << 63, (1 << 64) - 1])
-def test_a_pipe_cannot_be_made_to_promise_too_much(tmp_path: Path, length: int) -> None:
+def test_a_pipe_cannot_be_made_to_promise_too_much(tmp_path: Path, length: int, read: Read) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=(DATA + claim_length(length, b"x" * 1000),))
@@ -226,7 +238,11 @@ def test_a_pipe_cannot_be_made_to_promise_too_much(tmp_path: Path, length: int) 
         writer.join()
     assert delivered == PAYLOADS
     assert failure is not None
-    assert (failure.code, failure.location.record, failure.location.offset) == ("F105", len(PAYLOADS), len(DATA))
+    assert (failure.code, failure.location.record, failure.location.offset) == (
+        "F105",
+        len(PAYLOADS),
+        len(DATA),
+    )
 
 
 def test_a_folder_is_read_in_the_order_of_its_names(put_file: PutFile, tmp_path: Path) -> None:
@@ -240,7 +256,9 @@ def test_a_folder_is_read_in_the_order_of_its_names(put_file: PutFile, tmp_path:
     assert list(rk.records(tmp_path / "**" / "a.*")) == expected[:1]
 
 
-def test_a_failure_in_a_folder_names_its_file_and_counts_from_its_start(put_file: PutFile, tmp_path: Path) -> None:
+def test_a_failure_in_a_folder_names_its_file_and_counts_from_its_start(
+    put_file: PutFile, tmp_path: Path, read: Read
+) -> None:
     put_file(DATA, "a.tfrecord")
     bad = put_file(corrupt_payload(DATA, 1), "b.tfrecord")
     delivered, failure = read(tmp_path)
@@ -279,9 +297,9 @@ def test_a_disk_error_comes_after_the_records_that_were_read(put_file: PutFile) 
         storage = FaultyStorage(fail_read_at=read_at, read_at_most_bytes=64 * 1024)
         delivered: list[bytes] = []
         with open_frames(path, storage) as reader:
+            stretches = (delivered.extend(stretch.payloads()) for stretch in reader.stretches())
             with pytest.raises(rk.DatasetError) as caught:
-                for stretch in reader.stretches():
-                    delivered += stretch.payloads()
+                list(stretches)
             told, goes_on = reader.recover(caught.value)
         assert delivered == payloads[: len(delivered)]
         assert not goes_on
@@ -305,11 +323,15 @@ def test_a_file_that_shrinks_while_it_is_read_ends_where_it_ends(put_file: PutFi
     with open_frames(str(path)) as reader:
         os.truncate(path, 100 * 1016 + 500)
         delivered: list[bytes] = []
+        stretches = (delivered.extend(stretch.payloads()) for stretch in reader.stretches())
         with pytest.raises(rk.FrameError) as caught:
-            for stretch in reader.stretches():
-                delivered += stretch.payloads()
+            list(stretches)
     assert delivered == payloads[:100]
-    assert (caught.value.code, caught.value.location.record, caught.value.location.offset) == ("F104", 100, 101_600)
+    assert (caught.value.code, caught.value.location.record, caught.value.location.offset) == (
+        "F104",
+        100,
+        101_600,
+    )
 
 
 def test_stopping_in_the_middle_closes_the_file(put_file: PutFile) -> None:

@@ -97,7 +97,7 @@ FOREIGN: dict[str, tuple[str, bytes]] = {
     "few words": ("F118", b"oops\n"),
     "text in UTF-8, cut within a letter": ("F118", b"x" + ("é" * HEAD_BYTES).encode()),
     "JSON": ("F118", b'{"label": 3, "name": "cat"}\n'),
-    "JSON lines": ("F118", b'[1, 2, 3]\n[4, 5, 6]\n'),
+    "JSON lines": ("F118", b"[1, 2, 3]\n[4, 5, 6]\n"),
     "CSV": ("F118", b"id,label\n1,cat\n2,dog\n"),
     "XML": ("F118", b'<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>'),
     "HDF5": ("F119", b"\x89HDF\r\n\x1a\n" + PIXELS),
@@ -139,9 +139,9 @@ def test_another_format_says_its_name(put_file: PutFile, name: str) -> None:
     assert caught.value.found
 
     report = rk.check(path)
-    assert [(finding.code, finding.severity) for finding in report.findings if finding.severity != "note"] == [
-        (code, "error")
-    ]
+    assert [
+        (finding.code, finding.severity) for finding in report.findings if finding.severity != "note"
+    ] == [(code, "error")]
     assert (report.ok, report.records) == (False, 0)
     assert report.findings[0].path == str(path)
 
@@ -163,7 +163,9 @@ def test_what_is_inside_a_compressed_file_is_said_with_its_compression(put_file:
 
 
 @pytest.mark.parametrize("first_bytes", [5, 60, 300, 70_000])
-def test_a_record_file_whose_first_record_is_damaged_is_still_a_record_file(put_file: PutFile, first_bytes: int) -> None:
+def test_a_record_file_whose_first_record_is_damaged_is_still_a_record_file(
+    put_file: PutFile, first_bytes: int
+) -> None:
     path = put_file(corrupt_length(frames([b"x" * first_bytes, b"second", b"third"]), 0))
     with pytest.raises(rk.FrameError) as caught:
         list(rk.records(path))

@@ -37,7 +37,9 @@ _ODDITIES: dict[int, tuple[str, Severity]] = {
 
 
 def check(
-    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, max_findings: int | None = MAX_FINDINGS
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    max_findings: int | None = MAX_FINDINGS,
 ) -> Report:
     """Read every record of a file, folder or glob and report what is wrong with it.
 
@@ -119,14 +121,18 @@ class _FileCheck:
     def _payloads(self, stretch: Stretch) -> Iterator[Finding]:
         self._report.records += len(stretch.extents)
         self._report.payload_bytes += stretch.extents.payload_bytes()
+        strangers: dict[int, PayloadKind] = {}
         if self._kind is None:
-            yield from self._recognise(stretch)
+            strangers = self._recognise(stretch)
+            if self._kind in _KIND_NOTES:
+                yield Finding.of(_KIND_NOTES[self._kind], "note", path=self._reader.path)
         if self._kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE):
             return
         sequence = self._kind == PayloadKind.SEQUENCE
         for index, problem, oddities in _core.survey(stretch.buffer, stretch.extents, sequence):
             record, offset = stretch.first_record + index, stretch.offset(index)
             if problem is not None:
+                strangers.pop(index, None)  # refused, which says more
                 failure = wire_error(problem)
                 failure.location = failure.location.within(
                     path=self._reader.path, record=record, offset=offset
@@ -135,8 +141,19 @@ class _FileCheck:
                 continue
             for oddity, feature in oddities.items():
                 self._note_oddity(oddity, feature, record, offset, sequence=sequence)
+        for index, kind in strangers.items():
+            yield Finding.of(
+                "H716",
+                "warning",
+                path=self._reader.path,
+                record=stretch.first_record + index,
+                offset=stretch.offset(index),
+                expected="tf.train.Example, as in most of the file",
+                found=kind.name.lower().replace("_", " "),
+            )
 
-    def _recognise(self, stretch: Stretch) -> Iterator[Finding]:
+    def _recognise(self, stretch: Stretch) -> dict[int, PayloadKind]:
+        """Settle what the file holds; gives the records that hold something else."""
         kinds = _core.recognise(stretch.buffer, stretch.extents, SAMPLED_RECORDS)
         # An empty payload is an Example without features; beside others it says nothing.
         telling = [kind for i, kind in enumerate(kinds) if stretch.extents.length(i)] or kinds
@@ -144,23 +161,11 @@ class _FileCheck:
         if set(tally) <= {PayloadKind.EXAMPLE, PayloadKind.SEQUENCE} and PayloadKind.SEQUENCE in tally:
             # A SequenceExample without steps looks like an Example.
             self._kind = PayloadKind.SEQUENCE
-            return
+            return {}
         self._kind = tally.most_common(1)[0][0]
         if self._kind in _KIND_NOTES:
-            yield Finding.of(_KIND_NOTES[self._kind], "note", path=self._reader.path)
-            return
-        for index, kind in enumerate(kinds):
-            # A payload that is refused altogether is found, with its place, by the survey.
-            if kind in _KIND_NOTES and kind != PayloadKind.OTHER and stretch.extents.length(index):
-                yield Finding.of(
-                    "H716",
-                    "warning",
-                    path=self._reader.path,
-                    record=stretch.first_record + index,
-                    offset=stretch.offset(index),
-                    expected="tf.train.Example, as in most of the file",
-                    found=kind.name.lower().replace("_", " "),
-                )
+            return {}
+        return {i: kind for i, kind in enumerate(kinds) if kind in _KIND_NOTES and stretch.extents.length(i)}
 
     def _note_oddity(
         self, oddity: int, feature: str | None, record: int, offset: int, *, sequence: bool

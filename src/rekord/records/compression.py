@@ -10,7 +10,7 @@ at the very front always wins.
 from __future__ import annotations
 
 import zlib
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 from rekord import _core
 from rekord.errors import RekordError, error
@@ -43,10 +43,10 @@ class Stream(Protocol):
     compression: str
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill some of `buffer`; 0 means the end. Bytes that come before damage are given before it is raised."""
+        """Fill some of `buffer`; 0 means the end. Bytes before damage are given before it is raised."""
 
     def start_at(self, offset: int) -> bool:
-        """Go on reading from this offset; False where that is not possible. For a stream not read from yet."""
+        """Go on from this offset; False where that is not possible. For a stream not read from yet."""
 
     def most_left(self) -> int:
         """How many bytes can still come, at the most."""
@@ -127,7 +127,7 @@ class InflateStream:
             if self._failure is not None:
                 raise self._failure
             if starved and not self._inflate.eof:
-                self._fail("C202", f"the rest of the {self.compression} stream", "the end of the file")
+                raise self._fail("C202", f"the rest of the {self.compression} stream", "the end of the file")
         return 0
 
     def start_at(self, offset: int) -> bool:
@@ -217,9 +217,10 @@ class InflateStream:
             self._inflate = self._new_member()
             return True
         found = f"bytes that begin {self._input[:8].hex(' ')}"
-        self._fail("C203", f"the end of the file after the end of the {self.compression} stream", found)
+        raise self._fail("C203", f"the end of the file after the end of the {self.compression} stream", found)
 
-    def _fail(self, code: str, expected: str, found: str) -> NoReturn:
+    def _fail(self, code: str, expected: str, found: str) -> RekordError:
+        """The failure from here on, to be raised."""
         self._failure = error(
             code,
             location=Location(compressed_offset=self.compressed_offset()),
@@ -227,7 +228,7 @@ class InflateStream:
             found=found,
             do="copy the file again from its origin; the records before this place can still be read",
         )
-        raise self._failure
+        return self._failure
 
     def _damage(self, words: str) -> RekordError:
         # zlib's words: "Error -3 while decompressing data: incorrect data check"

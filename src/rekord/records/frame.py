@@ -12,9 +12,9 @@ from types import TracebackType
 
 from rekord import _core
 from rekord.errors import RekordError, error
+from rekord.faults import frame_error
 from rekord.location import Location
 from rekord.records.compression import Source, open_stream, read_head
-from rekord.faults import frame_error
 from rekord.records.sniff import TAIL_BYTES, Foreign, recognise
 
 SLAB_BYTES = 512 * 1024
@@ -125,7 +125,7 @@ class FrameReader:
         """Move past damage to the next intact frame, and give its offset; None where there is none.
 
         `within` limits how many bytes are searched. A frame with a good length and a bad payload is skipped
-        whole where the next header, or the end of the file, follows it exactly; otherwise every byte is tried.
+        whole where the next header, or the end of the file, follows it; otherwise every byte is tried.
         """
         start = self.offset
         skip, self._skip = self._skip, 0
@@ -135,9 +135,7 @@ class FrameReader:
             return None if self._at_end() else self.offset
         self._begin += 1
         while within is None or self.offset - start < within:
-            found, moved, needed = _core.find_frame(
-                self._buffer, self._begin, self._end, self._remaining()
-            )
+            found, moved, needed = _core.find_frame(self._buffer, self._begin, self._end, self._remaining())
             self._begin += moved
             if found:
                 self.record += 1

@@ -1,21 +1,44 @@
-"""Hypothesis strategies for Examples and SequenceExamples on the wire, the odd forms included.
+"""Examples and SequenceExamples on the wire for tests, the odd forms included: builders, Hypothesis strategies.
 
-Every message that these make is one that protobuf reads. `mutated` makes some that it refuses.
+Every message that the strategies make is one that protobuf reads. `mutated` makes some that it refuses.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import add
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from rekord.testing.wire import I32, I64, LEN, VARINT, Kind, group, tag, varint
+from rekord.testing.wire import (
+    I32,
+    I64,
+    LEN,
+    VARINT,
+    Kind,
+    feature,
+    group,
+    int64_list,
+    length_delimited,
+    tag,
+    varint,
+)
 
 _FIELDS: dict[Kind, int] = {"bytes": 1, "float": 2, "int64": 3}
 _EDGES = [0, 1, -1, 127, 128, 1 << 31, 1 << 32, (1 << 63) - 1, -(1 << 63)]
 # As little-endian bits: zeros, infinities, the smallest and largest numbers, NaNs with a payload.
 _FLOATS = ["00000000", "00000080", "0000807f", "000080ff", "01000000", "ffff7f7f", "0100a07f", "addec0ff"]
+
+
+def ints(*values: int, packed: bool = True, chunks: Sequence[int] | None = None) -> bytes:
+    """A Feature of these numbers."""
+    return feature(("int64", int64_list(values, packed, chunks)))
+
+
+def raw_entry(*fields: bytes) -> bytes:
+    """A map entry of any fields whatever, as bytes."""
+    return length_delimited(1, b"".join(fields))
 
 
 def keys() -> SearchStrategy[str]:
@@ -45,16 +68,16 @@ def unknown_fields() -> SearchStrategy[bytes]:
         | _field(numbers, LEN, _delimited(st.binary(max_size=8)))
         | _field(numbers, I32, st.binary(min_size=4, max_size=4))
     )
-    return st.recursive(
-        flat, lambda inner: st.builds(group, numbers, _joined(inner, most=2)), max_leaves=4
-    )
+    return st.recursive(flat, lambda inner: st.builds(group, numbers, _joined(inner, most=2)), max_leaves=4)
 
 
 def value_lists(kind: Kind) -> SearchStrategy[bytes]:
     """A BytesList, FloatList or Int64List: in one piece or several, packed or not, with strangers between."""
     if kind == "bytes":
         usual = _field(st.just(1), LEN, _delimited(st.binary(max_size=8)))
-        return _joined(st.one_of(usual, usual, usual, unknown_fields(), _field(st.just(1), VARINT, int64_bytes())))
+        return _joined(
+            st.one_of(usual, usual, usual, unknown_fields(), _field(st.just(1), VARINT, int64_bytes()))
+        )
     one, wire = (float_bytes(), I32) if kind == "float" else (int64_bytes(), VARINT)
     packed = _field(st.just(1), LEN, _delimited(_joined(one, most=4)))
     single = _field(st.just(1), wire, one)
@@ -122,7 +145,9 @@ def _maps(values: SearchStrategy[bytes]) -> SearchStrategy[bytes]:
 
 
 def _field(numbers: SearchStrategy[int], wire: int, value: SearchStrategy[bytes]) -> SearchStrategy[bytes]:
-    tags = _mostly(numbers.map(lambda number: tag(number, wire)), numbers.map(lambda number: _padded(number, wire)))
+    tags = _mostly(
+        numbers.map(lambda number: tag(number, wire)), numbers.map(lambda number: _padded(number, wire))
+    )
     return st.builds(add, tags, value)
 
 

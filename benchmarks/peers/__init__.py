@@ -1,0 +1,1 @@
+"""The libraries that are compared, one module each; every one runs in a process of its own."""

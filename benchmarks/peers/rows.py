@@ -1,0 +1,43 @@
+"""Rows for the writers that take one at a time, and a place to write that no disk slows down."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from workloads import DATA, Column, Lists, Values, Workload
+
+ROWS = 20_000
+_MEMORY = Path("/dev/shm")
+
+
+def scratch() -> Path:
+    """A folder in memory where there is one: the writers are compared, not the disk."""
+    return _MEMORY if os.access(_MEMORY, os.W_OK) else DATA
+
+
+def sample_rows(workload: Workload, *, plain: bool) -> list[dict[str, Any]]:
+    """The first rows, of `plain` Python values or of the scalars and arrays that NumPy columns give."""
+    drawn = workload.scaled(min(ROWS, workload.records)).whole()
+    names = [column.name for column in workload.columns]
+    lists = [_values(column, drawn[column.name], plain) for column in workload.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+
+
+def strings_of(column: Column, lists: Lists) -> list[Any]:
+    """The strings of a column: `str` for texts, else `bytes`."""
+    flat = lists.values.tobytes()
+    spans = zip(lists.starts.tolist(), lists.lengths.tolist(), strict=True)
+    strings = [flat[start : start + length] for start, length in spans]
+    return [string.decode() for string in strings] if column.kind == "text" else strings
+
+
+def _values(column: Column, values: Values, plain: bool) -> list[Any]:
+    if not isinstance(values, Lists):
+        return list(values.tolist() if plain or column.is_string else values)
+    if column.is_string:
+        return strings_of(column, values)
+    spans = zip(values.starts.tolist(), values.lengths.tolist(), strict=True)
+    parts = [values.values[start : start + length] for start, length in spans]
+    return [part.tolist() for part in parts] if plain else parts

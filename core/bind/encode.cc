@@ -1,0 +1,238 @@
+// Columns to records for Python: NumPy arrays and string buffers, not copied.
+#include "bind/bind.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include <deque>
+
+#include "bind/output.h"
+#include "bind/strings.h"
+#include "encode.h"
+
+namespace nb = nanobind;
+
+namespace rekord {
+namespace {
+
+template <class Item>
+using Array = nb::ndarray<const Item, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// A place to point at where there are no values: a null pointer would mean another kind.
+constexpr int64_t kNothing = 0;
+
+template <class Item>
+const Item* start_of(const Array<Item>& array) noexcept {
+  return array.data() != nullptr ? array.data() : reinterpret_cast<const Item*>(&kNothing);
+}
+
+void require(bool holds, const char* what) {
+  if (!holds) throw nb::value_error(what);
+}
+
+// Columns as Python gave them, and everything that keeps their memory alive.
+class Holder {
+ public:
+  // Of (values, offsets, valid), or None where no row has a value. `rows` is how many
+  // there must be. Nothing outside of the buffers can be reached through the view.
+  ColumnView column(nb::handle given, const SlotSpec& spec, size_t rows) {
+    ColumnView view;
+    if (given.is_none()) {
+      view.absent = true;
+      return view;
+    }
+    const auto parts = nb::cast<nb::tuple>(given);
+    require(parts.size() == 3, "a column is (values, offsets, valid)");
+    const size_t values = values_of(parts[0], spec, view);
+    if (parts[1].is_none()) {
+      require(spec.count == 0 || rows <= values / spec.count, "fewer values than rows");
+    } else {
+      view.offsets = offsets(parts[1], rows, values);
+    }
+    view.valid = valid(parts[2], rows);
+    return view;
+  }
+
+  const int64_t* offsets(nb::handle given, size_t rows, size_t values) {
+    const auto& array = hold<int64_t>(given);
+    require(array.size() == rows + 1, "one offset more than rows");
+    const int64_t* data = array.data();
+    require(data[0] >= 0 && static_cast<uint64_t>(data[rows]) <= values, "offsets past the values");
+    for (size_t i = 0; i < rows; ++i) require(data[i] <= data[i + 1], "offsets that fall");
+    return data;
+  }
+
+  const uint8_t* valid(nb::handle given, size_t rows) {
+    if (given.is_none()) return nullptr;
+    const auto& array = hold<uint8_t>(given);
+    require(array.size() == rows, "one flag a row");
+    return start_of(array);
+  }
+
+ private:
+  template <class Item>
+  const Array<Item>& hold(nb::handle given) {
+    auto array = nb::cast<Array<Item>>(given);
+    auto& arrays = [this]() -> auto& {
+      if constexpr (std::is_same_v<Item, int64_t>) return ints_;
+      else if constexpr (std::is_same_v<Item, int32_t>) return short_ints_;
+      else if constexpr (std::is_same_v<Item, float>) return floats_;
+      else return bytes_;
+    }();
+    return arrays.emplace_back(std::move(array));
+  }
+
+  size_t values_of(nb::handle given, const SlotSpec& spec, ColumnView& view) {
+    if (spec.kind == Kind::ints) {
+      const auto& array = hold<int64_t>(given);
+      view.ints = start_of(array);
+      return array.size();
+    }
+    if (spec.kind == Kind::floats) {
+      const auto& array = hold<float>(given);
+      view.floats = start_of(array);
+      return array.size();
+    }
+    if (nb::isinstance<nb::list>(given)) return objects(nb::cast<nb::list>(given), spec, view);
+    if (nb::isinstance<StringColumn>(given)) return native_strings(given, spec, view);
+    const auto parts = nb::cast<nb::tuple>(given);
+    require(parts.size() == 2, "strings are (ends, data)");
+    const auto& data = hold<uint8_t>(parts[1]);
+    view.data = reinterpret_cast<const std::byte*>(start_of(data));
+    view.check_utf8 = spec.utf8;
+    if (Array<int32_t> narrow; nb::try_cast(parts[0], narrow)) {
+      const auto& ends = short_ints_.emplace_back(std::move(narrow));
+      view.short_ends = ends.data();
+      return check_ends(ends.data(), ends.size(), data.size());
+    }
+    const auto& ends = hold<int64_t>(parts[0]);
+    view.ends = ends.data();
+    return check_ends(ends.data(), ends.size(), data.size());
+  }
+
+  template <class Item>
+  static size_t check_ends(const Item* ends, size_t count, size_t bytes) {
+    require(count > 0 && ends[0] >= 0 && static_cast<uint64_t>(ends[count - 1]) <= bytes,
+            "ends past the data");
+    for (size_t i = 1; i < count; ++i) require(ends[i - 1] <= ends[i], "ends that fall");
+    return count - 1;
+  }
+
+  // A list of bytes and str. The tuple holds on to each of them, whatever happens to the list.
+  size_t objects(const nb::list& list, const SlotSpec& spec, ColumnView& view) {
+    const auto& held = objects_.emplace_back(nb::tuple(list));
+    auto& strings = strings_.emplace_back();
+    strings.reserve(held.size());
+    for (nb::handle value : held) {
+      if (PyBytes_Check(value.ptr())) {
+        strings.push_back({reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(value.ptr())),
+                           static_cast<size_t>(PyBytes_GET_SIZE(value.ptr()))});
+        view.check_utf8 = spec.utf8;
+      } else {
+        Py_ssize_t length = 0;
+        const char* text = PyUnicode_AsUTF8AndSize(value.ptr(), &length);
+        if (text == nullptr) throw nb::python_error();
+        strings.push_back({reinterpret_cast<const std::byte*>(text), static_cast<size_t>(length)});
+      }
+    }
+    if (strings.empty()) strings.emplace_back();  // so that there is a place to point at
+    view.strings = strings.data();
+    return held.size();
+  }
+
+  size_t native_strings(nb::handle given, const SlotSpec& spec, ColumnView& view) {
+    objects_.emplace_back(nb::make_tuple(given));
+    const auto& column = nb::cast<const StringColumn&>(given);
+    auto& strings = strings_.emplace_back();
+    strings.reserve(column.size() + 1);
+    for (size_t i = 0; i < column.size(); ++i) strings.push_back(column.at(i));
+    view.strings = strings.data();
+    view.check_utf8 = spec.utf8;
+    return column.size();
+  }
+
+  // Deques, so that what is held does not move.
+  std::deque<Array<int64_t>> ints_;
+  std::deque<Array<int32_t>> short_ints_;
+  std::deque<Array<float>> floats_;
+  std::deque<Array<uint8_t>> bytes_;
+  std::deque<nb::tuple> objects_;
+  std::deque<std::vector<Bytes>> strings_;
+};
+
+// The columns of one batch, checked once and then written in as many pieces as wanted.
+class ColumnBatch {
+ public:
+  ColumnBatch(std::shared_ptr<Plan> features, std::shared_ptr<Plan> steps,
+              std::shared_ptr<Pool> pool, const nb::list& columns, const nb::list& lists,
+              size_t rows)
+      : writer_(features, steps, std::move(pool)), rows_(rows) {
+    require(columns.size() == features->slots().size(), "one column a slot");
+    require(lists.size() == (steps ? steps->slots().size() : 0), "one list a slot");
+    for (size_t i = 0; i < columns.size(); ++i)
+      columns_.push_back(holder_.column(columns[i], features->slots()[i], rows));
+    for (size_t i = 0; i < lists.size(); ++i) steps_.push_back(steps_of(lists[i], steps->slots()[i]));
+  }
+
+  // (records, rows done, ends or None, (problem, slot) or None)
+  nb::tuple write(size_t begin, size_t enough, bool framed, bool with_ends) {
+    Growing<std::byte> out;
+    Growing<int64_t> ends;
+    ColumnWriter::Outcome outcome;
+    {
+      nb::gil_scoped_release unlocked;
+      out.start(writer_.pool(), std::min<size_t>(enough, 1 << 20));
+      if (with_ends) ends.start(writer_.pool(), 1024);
+      outcome = writer_.write(columns_, steps_, std::min(begin, rows_), rows_, enough, framed, out,
+                              with_ends ? &ends : nullptr);
+    }
+    nb::object problem = nb::none();
+    if (outcome.problem) problem = nb::make_tuple(outcome.problem, outcome.slot);
+    nb::object where = nb::none();
+    if (with_ends) where = output_array<int64_t>(ends.block(), ends.size());
+    return nb::make_tuple(output_array<uint8_t>(out.block(), out.size()), outcome.rows, where, problem);
+  }
+
+ private:
+  // Of (column of the steps, where each record's steps begin, valid by record), or None.
+  StepsView steps_of(nb::handle given, const SlotSpec& spec) {
+    StepsView view;
+    if (given.is_none()) {
+      view.absent = true;
+      return view;
+    }
+    const auto parts = nb::cast<nb::tuple>(given);
+    require(parts.size() == 4, "steps are (column, number of steps, offsets, valid)");
+    const auto count = nb::cast<size_t>(parts[1]);
+    view.column = holder_.column(parts[0], spec, count);
+    view.offsets = holder_.offsets(parts[2], rows_, count);
+    view.valid = holder_.valid(parts[3], rows_);
+    return view;
+  }
+
+  ColumnWriter writer_;
+  Holder holder_;
+  std::vector<ColumnView> columns_;
+  std::vector<StepsView> steps_;
+  size_t rows_;
+};
+
+}  // namespace
+
+void bind_encode(nb::module_& module) {
+  nb::class_<ColumnBatch>(module, "ColumnBatch", "Columns that are written as records.")
+      .def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Plan>, std::shared_ptr<Pool>,
+                    const nb::list&, const nb::list&, size_t>(),
+           nb::arg("features"), nb::arg("steps").none(), nb::arg("pool"), nb::arg("columns"),
+           nb::arg("lists"), nb::arg("rows"),
+           "`columns`: (values, offsets or None, valid or None) a slot, None where it is absent;\n"
+           "values are an int64 or float32 array, (ends, data) arrays, or a list of bytes and str.\n"
+           "`lists`: (column of the steps, number of steps, offsets, valid or None) a slot.")
+      .def("write", &ColumnBatch::write, nb::arg("begin"), nb::arg("enough_bytes"),
+           nb::arg("framed"), nb::arg("ends"),
+           "Write rows from `begin` on until there are enough bytes.\n\n"
+           "Gives (records, row it came to, ends of records or None, (problem, slot) of that row\n"
+           "or None).");
+}
+
+}  // namespace rekord

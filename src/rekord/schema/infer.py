@@ -1,0 +1,181 @@
+"""A schema from evidence: what the values under each key of many records had in common.
+
+The rules: always one value is a scalar, always n are `(n,)`, anything else is `(None,)`; a key that is absent or
+without a kind in any record is optional; the first kind seen decides; byte strings stay Bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rekord.schema.base import Feature, Kind
+from rekord.schema.feature import Bytes, Float32, Int64
+from rekord.schema.schema import Schema
+from rekord.schema.shapes import Shape
+
+Span = tuple[int, int]
+
+_KINDS: tuple[Kind, ...] = ("bytes", "float", "int64")  # the core counts them from 1
+_TYPES: dict[Kind, type[Bytes] | type[Float32] | type[Int64]] = {
+    "bytes": Bytes,
+    "float": Float32,
+    "int64": Int64,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differs:
+    """The first record whose kind is not the one that decided."""
+
+    kind: Kind
+    record: int
+    path: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The known fields, as JSON holds them."""
+        place = {} if self.path is None else {"path": self.path}
+        return {"kind": self.kind, "record": self.record, **place}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyEvidence:
+    """What one key held. Counts are of records; where `steps` is set, kinds, unset and values are of steps."""
+
+    present: int  # records that have it, with a kind
+    unset: int = 0
+    kind: Kind | None = None  # the first that was seen
+    kinds: Mapping[Kind, int]
+    values: Span | None = None  # how many at least and at most, of that kind
+    steps: Span | None = None
+    ints: Span | None = None
+    floats: tuple[float, float] | None = None  # finite ones
+    finite: int = 0
+    nan: int = 0
+    infinite: int = 0
+    string_bytes: Span | None = None
+    utf8: bool = False  # the last three: of every byte string, and there is one
+    jpeg: bool = False
+    png: bool = False
+    differs: Differs | None = None
+
+    @staticmethod
+    def from_facts(facts: Mapping[str, Any]) -> KeyEvidence:
+        """What the core found out about a key."""
+        unset, *counts = facts["kinds"]
+        first, other = facts["first"], facts["other"]
+        is_list = facts["steps"] is not None
+        strings = facts["strings"] > 0
+        return KeyEvidence(
+            present=facts["records"] - (0 if is_list else unset[0]),
+            unset=unset[0],
+            kind=_KINDS[first - 1] if first else None,
+            kinds={kind: n for kind, (n, _) in zip(_KINDS, counts, strict=True) if n},
+            values=counts[first - 1][1] if first else None,
+            steps=facts["steps"],
+            ints=facts["ints"],
+            floats=facts["floats"],
+            finite=facts["finite"],
+            nan=facts["nan"],
+            infinite=facts["infinite"],
+            string_bytes=facts["string_bytes"],
+            utf8=strings and facts["utf8"],
+            jpeg=strings and facts["jpeg"],
+            png=strings and facts["png"],
+            differs=Differs(kind=_KINDS[other - 1], record=facts["other_record"]) if other else None,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is worth saying, as JSON holds it."""
+        out: dict[str, Any] = {"present": self.present, "kind": self.kind}
+        if self.unset:
+            out["unset"] = self.unset
+        if self.differs is not None:
+            out |= {"kinds": dict(self.kinds), "differs": self.differs.to_dict()}
+        for name, span in (("steps", self.steps), ("values", self.values)):
+            if span is not None:
+                out[name] = list(span)
+        if self.kind == "int64" and self.ints:
+            out |= {"min": self.ints[0], "max": self.ints[1]}
+        if self.kind == "float":
+            if self.floats:
+                out |= {"min": self.floats[0], "max": self.floats[1]}
+            out |= {name: n for name, n in (("nan", self.nan), ("infinite", self.infinite)) if n}
+        if self.kind == "bytes" and self.string_bytes:
+            out["bytes"] = list(self.string_bytes)
+            out["utf8"] = self.utf8
+            out |= {"format": name for name, holds in (("jpeg", self.jpeg), ("png", self.png)) if holds}
+        return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a number of records held: by key, an Example's features or a SequenceExample's two maps.
+
+    `complete` says that no record was left unread.
+    """
+
+    records: int
+    complete: bool
+    context: Mapping[str, KeyEvidence]
+    steps: Mapping[str, KeyEvidence] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the member `evidence` of a schema's JSON."""
+        out: dict[str, Any] = {"records": self.records, "complete": self.complete}
+        groups = {"features": self.context}
+        if self.steps is not None:
+            groups = {"context": self.context, "steps": self.steps}
+        for group, keys in groups.items():
+            out[group] = {key: seen.to_dict() for key, seen in keys.items()}
+        return out
+
+
+def schema_of(evidence: Evidence) -> Schema:
+    """The schema that all the records fit, but for those that differ in kind from the first.
+
+    A key that never had a kind is declared as optional Bytes: a schema that left it out would call its own
+    records strange. Only the empty key is left out, since no column can have it for a name.
+    """
+    said = evidence.to_dict()
+    context = {
+        key: _feature(seen, seen.present < evidence.records) for key, seen in evidence.context.items() if key
+    }
+    if evidence.steps is None:
+        return Schema(context, evidence=said)
+    names = step_names(context, [key for key in evidence.steps if key])
+    steps = {}
+    for key, name in names.items():
+        seen = evidence.steps[key]
+        steps[name] = _feature(seen, seen.present < evidence.records, key=None if name == key else key)
+    return Schema(context=context, steps=steps, evidence=said)
+
+
+def step_names(context: Iterable[str], keys: Iterable[str]) -> dict[str, str]:
+    """The column for the steps under each key: the key itself, unless the context has a column of that name."""
+    taken = {*context, *(keys := list(keys))}
+    names = {}
+    for key in keys:
+        name = key
+        if key in context:
+            while name in taken:
+                name = f"steps/{name}"
+            taken.add(name)
+        names[key] = name
+    return names
+
+
+def _feature(seen: KeyEvidence, optional: bool, key: str | None = None) -> Feature:
+    if seen.kind is None:
+        return Bytes(shape=(None,), optional=optional, key=key)
+    return _TYPES[seen.kind](shape=_shape(seen), optional=optional, key=key)
+
+
+def _shape(seen: KeyEvidence) -> Shape:
+    least, most = seen.values or (0, 0)
+    if seen.steps is not None and seen.unset:
+        least = 0  # a step without a kind is a step without values
+    if least != most or most == 0:
+        return (None,)
+    return () if most == 1 else (most,)

@@ -1,0 +1,59 @@
+"""The layers of the code hold: an import that goes up, or sideways, fails here."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CONTRACT = ROOT / "pyproject.toml"
+
+
+def lint(config: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--config", str(config), "--no-cache"]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_higher_layers_import_lower_ones_and_siblings_never_each_other():
+    result = lint(CONTRACT, ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_an_import_that_goes_up_is_found(tmp_path):
+    """The contract can fail: without its one allowed exception, the lazy import upwards is reported."""
+    lines = CONTRACT.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if "rekord.dataset.dataset -> " not in line]
+    assert len(kept) == len(lines) - 1
+    strict = tmp_path / "pyproject.toml"
+    strict.write_text("".join(kept))
+    result = lint(strict, ROOT)
+    assert result.returncode == 1
+    assert "rekord.dataset.dataset -> rekord.feeds.arrow" in result.stdout
+
+
+def test_only_the_core_is_imported_from_the_package_itself():
+    imports = re.compile(r"^\s*(from rekord import .*|import rekord\b(?!\.).*)$", re.MULTILINE)
+    found = {
+        line.strip()
+        for path in (ROOT / "src" / "rekord").rglob("*.py")
+        if not {"cli", "testing"} & set(path.parts)  # the command line uses the public surface
+        for line in imports.findall(path.read_text())
+    }
+    assert found == {"from rekord import _core"}
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "torch", "jax"])
+def test_no_module_imports_a_framework_when_it_is_imported(framework):
+    """Frameworks are imported inside functions: nothing in the package needs one to be loaded."""
+    sources = list((ROOT / "src" / "rekord").rglob("*.py"))
+    assert len(sources) > 40
+    eager = [
+        path.relative_to(ROOT)
+        for path in sources
+        for line in path.read_text().splitlines()
+        if line.startswith((f"import {framework}", f"from {framework}"))
+    ]
+    assert eager == []
