@@ -45,6 +45,7 @@ test: lint test-cpp test-python
 lint: $(VENV)/.test $(VENV)/.package
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
+	cp $$($(BIN)/python -c "import rekord._core as core; print(core.__file__.split('_core')[0] + '_core.pyi')") src/rekord/
 	$(BIN)/mypy
 
 test-cpp: $(VENV)/.build

@@ -262,8 +262,12 @@ void bind_columns(nb::module_& module) {
 
   nb::class_<Slab>(module, "Slab", "Memory to read into.")
       .def("__len__", &Slab::size)
-      .def("view", [](const Slab& self) { return to_array<uint8_t>(self.block, self.size()); },
-           "The memory as a writable array.")
+      .def("view", [](const Slab& self) {
+        const nb::object array = to_array<uint8_t>(self.block, self.size());
+        PyObject* view = PyMemoryView_FromObject(array.ptr());
+        if (view == nullptr) throw nb::python_error();
+        return nb::steal(view);
+      }, nb::sig("def view(self) -> memoryview"), "The memory, to write to.")
       .def_prop_ro("holders", [](const Slab& self) { return self.block.use_count(); },
                    "How many hold this memory: the slab itself, its views, and batches.");
 
@@ -303,7 +307,8 @@ void bind_columns(nb::module_& module) {
            "(problem, slot) of a row or None).")
       .def("add", [](ExampleBatch& self, const nb::bytes& payload) {
         return add_from_python(self.decoder, *self.pool, payload);
-      }, nb::arg("payload"), "Decode one payload; (problem, slot) where it is not a row.")
+      }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"),
+           "Decode one payload; (problem, slot) where it is not a row.")
       .def("take", [](ExampleBatch& self) { return take_columns(self.decoder, *self.plan); },
            "The columns so far, (values, offsets, valid) each; then begin again.");
 
@@ -317,7 +322,7 @@ void bind_columns(nb::module_& module) {
       }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("rows"))
       .def("add", [](SequenceBatch& self, const nb::bytes& payload) {
         return add_from_python(self.decoder, *self.pool, payload);
-      }, nb::arg("payload"))
+      }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"))
       .def("take", [](SequenceBatch& self) {
         return take_sequence(self.decoder, *self.context, *self.steps);
       }, "(context columns, step columns) so far; then begin again.");

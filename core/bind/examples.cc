@@ -85,10 +85,11 @@ nb::object decode_payload(const nb::bytes& payload, bool sequence) {
 void bind_examples(nb::module_& module) {
   module.def(
       "decode_example", [](const nb::bytes& payload) { return decode_payload(payload, false); },
-      nb::arg("payload"), "An Example as a dict, or the Problem that it has.");
+      nb::arg("payload"), nb::sig("def decode_example(payload: bytes) -> dict | Problem"),
+      "An Example as a dict, or the Problem that it has.");
   module.def(
       "decode_sequence", [](const nb::bytes& payload) { return decode_payload(payload, true); },
-      nb::arg("payload"),
+      nb::arg("payload"), nb::sig("def decode_sequence(payload: bytes) -> tuple[dict, dict] | Problem"),
       "A SequenceExample as (context, lists of steps), or the Problem that it has.");
 }
 

@@ -12,6 +12,7 @@ namespace {
 
 struct Taken {
   size_t records = 0;
+  uint64_t bytes = 0;
   Problem problem;
 };
 
@@ -20,13 +21,13 @@ struct Taken {
 Taken feed(Inference& inference, const Buffer& buffer, const Extents& extents, bool sequence,
            uint64_t most_records, uint64_t most_bytes) {
   Taken taken;
-  uint64_t bytes = 0;
   for (const Extent& item : extents.items) {
-    if (taken.records >= most_records || bytes >= most_bytes || inference.overflowed()) break;
+    if (taken.records >= most_records || taken.bytes >= most_bytes) break;
     taken.problem = inference.add(buffer.part(item.offset, item.offset + item.length), sequence);
     if (taken.problem) break;
     ++taken.records;
-    bytes += item.length;
+    taken.bytes += item.length;
+    if (inference.overflowed()) break;
   }
   return taken;
 }
@@ -87,10 +88,11 @@ void bind_infer(nb::module_& module) {
           taken = feed(self, view, extents, sequence, most_records, most_bytes);
         }
         nb::object problem = taken.problem ? nb::cast(taken.problem) : nb::none();
-        return nb::make_tuple(taken.records, problem);
+        return nb::make_tuple(taken.records, taken.bytes, problem);
       }, nb::arg("buffer"), nb::arg("extents"), nb::arg("sequence"), nb::arg("most_records"),
            nb::arg("most_bytes"),
-           "Read the payloads of a stretch. Gives (how many, problem of the next or None).")
+           "Read the payloads of a stretch.\n\n"
+           "Gives (how many, their bytes, problem of the next or None).")
       .def("add", [](Inference& self, nb::handle payload, bool sequence) {
         Buffer view(payload);
         Problem problem;

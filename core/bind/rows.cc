@@ -42,6 +42,9 @@ class RowEncoder {
     for (const SlotSpec& spec : features_->slots()) fills_.push_back(fill_of(spec));
   }
 
+  RowEncoder(const RowEncoder&) = delete;
+  RowEncoder& operator=(const RowEncoder&) = delete;
+
   // One row as a payload.
   nb::bytes encode(nb::handle row) {
     Growing<std::byte> out;
@@ -58,7 +61,7 @@ class RowEncoder {
   }
 
   // The waiting frames.
-  nb::object take() {
+  nb::object take_waiting() {
     if (!waiting_) waiting_.start(*pool_, 0);
     const size_t size = waiting_.size();
     nb::object array = output_array<uint8_t>(waiting_.block(), size);
@@ -291,7 +294,7 @@ void bind_rows(nb::module_& module) {
       .def("encode", &RowEncoder::encode, nb::arg("row"), "One row as a payload.")
       .def("append", &RowEncoder::append, nb::arg("row"),
            "Put one row, framed, behind those that wait; gives how many bytes wait now.")
-      .def("take", &RowEncoder::take, "The frames that wait.");
+      .def("take", &RowEncoder::take_waiting, "The frames that wait.");
 }
 
 }  // namespace rekord

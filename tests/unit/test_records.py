@@ -9,6 +9,7 @@ import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -115,7 +116,8 @@ def test_a_stream_that_ends_early_gives_all_it_has(
     put_file: PutFile, compress: Compress, compression: str, read: Read
 ) -> None:
     # Incompressible, so that the cut falls among the records and not among their repetitions.
-    noise = [zlib.compress(bytes([i]) * 50, 9) + os.urandom(300) for i in range(20)]
+    random = Random(7)
+    noise = [random.randbytes(300) for _ in range(20)]
     data, at = frames(noise), frame_offsets(frames(noise))
     compressed = compress(data, compression)
     path = put_file(compressed[: len(compressed) // 2])

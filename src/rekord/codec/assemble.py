@@ -157,10 +157,10 @@ def _tensor(field: Field, feature: Tensor, raw: Raw, rows: int) -> Column:
         row_shape = tuple(-1 if size is None else size for size in feature.shape)
         return Ragged(flat, offsets, valid=valid, row_shape=row_shape)
     if valid is not None and not valid.all():
-        dense = np.zeros((rows, *feature.shape), dtype)
-        dense[valid] = data.view(dtype).reshape(-1, *feature.shape)
+        dense = np.zeros((rows, *sizes), dtype)
+        dense[valid] = data.view(dtype).reshape(-1, *sizes)
     else:
-        dense = data.view(dtype).reshape(rows, *feature.shape)
+        dense = data.view(dtype).reshape(rows, *sizes)
     if dtype == np.bool_ and (data > 1).any():
         row = int(np.searchsorted(ends, int((data > 1).argmax()), side="right")) - 1
         raise refused(
@@ -248,6 +248,7 @@ def _partitioned(field: Field, parts: Sequence[Raw]) -> Ragged:
     out: Array | Strings | Ragged = level.values
     outer = level.offsets
     for lengths, length_offsets, _ in reversed(parts[1:]):
+        assert length_offsets is not None
         ends = np.concatenate([[0], np.cumsum(lengths)])
         # Where each record's rows begin, once in rows and once in what the rows hold.
         wrong = ends[length_offsets] != outer

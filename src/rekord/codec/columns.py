@@ -240,7 +240,7 @@ class Optional:
 
     def fill(self, value: Any) -> Array:
         """A dense array with `value` in place of what is missing."""
-        out = self.values.copy()
+        out: Array = self.values.copy()
         out[~self.valid] = value
         return out
 

@@ -100,8 +100,8 @@ def compile_plan(schema: Schema, columns: tuple[str, ...] | None = None, *, stri
 
 
 def _group(features: Mapping[str, Feature], wanted: frozenset[str], strict: bool) -> Group:
-    fields = []
-    native = []
+    fields: list[Field] = []
+    native: list[_core.Slot] = []
     for name, feature in features.items():
         slots = slots_of(name, feature)
         fields.append(Field(name=name, feature=feature, slots=slots, first=len(native)))

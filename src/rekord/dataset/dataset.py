@@ -11,15 +11,12 @@ from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.batches import Batches
 from rekord.dataset.infer import infer_files
 from rekord.dataset.names import check_complete, splits_of
-from rekord.dataset.read import record_files
+from rekord.dataset.read import PathLike, record_files
 from rekord.errors import error
 from rekord.schema import Schema
 
 _INFERRED_RECORDS = 10_000
 _INFERRED_BYTES = 64 << 20
-
-PathLike = str | os.PathLike[str]
-
 
 def open(
     path: PathLike | Sequence[PathLike],

@@ -2,44 +2,85 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from rekord import _core
 from rekord._core import PayloadKind
 from rekord.dataset.read import open_frames, record_files
-from rekord.errors import RekordError, error, located
+from rekord.errors import FormatError, RekordError, error, located
 from rekord.faults import wire_error
 from rekord.location import Location
-from rekord.records.frame import EVIDENCE_BYTES, Stretch
+from rekord.records.frame import EVIDENCE_BYTES, FrameReader, Stretch
 from rekord.schema import Schema
 from rekord.schema.infer import Evidence, KeyEvidence, schema_of
+from rekord.schema.infer_rows import infer_rows
 from rekord.schema.refuse import shown
+from rekord.schema.rowforms import is_table
 
 OPENED_RECORDS = 10_000
+"""How many records a dataset without a schema is judged by when it is opened, unless they are large."""
+
 OPENED_BYTES = 64 << 20
-"""How much of a dataset without a schema is read before its batches begin."""
+"""How many bytes of payloads it is judged by at the most."""
 
 SAMPLED_RECORDS = 64
 """How many records at the front of a file say what its payloads are."""
 
 MOST_KEYS = 100_000
+"""More distinct keys than this are no schema, and would fill the memory."""
 
-Kind = Literal["example", "sequence"]
+Kind: TypeAlias = Literal["example", "sequence"]
+Path: TypeAlias = "str | os.PathLike[str]"
 
 _NO_LIMIT = (1 << 63) - 1
 _OTHERS = {
-    PayloadKind.LIST_WITH_CONTEXT: "tensorflow.ranking's ExampleListWithContext",
-    PayloadKind.EVENT: "tf.Event, a TensorBoard log",
+    PayloadKind.LIST_WITH_CONTEXT: "ExampleListWithContext, as TensorFlow Ranking writes it",
+    PayloadKind.EVENT: "tf.Event: a TensorBoard log",
     PayloadKind.TEXT: "plain text",
     PayloadKind.PROTO: "another protobuf message",
     PayloadKind.OTHER: "no message that is known",
 }
+
+
+def infer(
+    source_or_records: Any,
+    *,
+    limit: int | None = None,
+    names: Sequence[str] | None = None,
+    kind: Kind | None = None,
+) -> Schema:
+    """Propose a schema, with the evidence for it in `schema.evidence`.
+
+    For record files (a path, a folder, a glob, a list of them) and payloads (an iterable of bytes, as
+    `rk.records` gives): always one value is a scalar, always n are `(n,)`, anything else is `(None,)`; a key that
+    is absent anywhere is optional; byte strings stay Bytes; where kinds differ, the first one seen decides.
+    `kind` says whether payloads are Examples or SequenceExamples; None looks at them.
+
+    For rows: an iterable of mappings or tuples (`names` are their columns: x, y and weight unless told), a dict
+    of NumPy columns, an Arrow table, a pandas or polars DataFrame.
+
+    All of it is read, or the first `limit` records.
+    """
+    _check_arguments(limit, kind)
+    if _is_path(source_or_records):
+        return _infer_paths(source_or_records, limit, kind)
+    if isinstance(source_or_records, Iterable) and not is_table(source_or_records):
+        # One look at the first item tells paths and payloads from rows.
+        items = iter(source_or_records)
+        first = list(islice(items, 1))
+        source_or_records = chain(first, items)
+        if first and _is_path(first[0]):
+            return _infer_paths(list(source_or_records), limit, kind)
+        if first and isinstance(first[0], (bytes, bytearray, memoryview)):
+            return _infer_payloads(source_or_records, limit, kind)
+    return infer_rows(source_or_records, names=names, limit=limit)
 
 
 def infer_files(
@@ -52,82 +93,132 @@ def infer_files(
     """The schema of the first records of these files, and whether no record was left unread.
 
     Reading ends with `limit_records` records, or with the one that completes `limit_bytes` of payloads. Files
-    without any record have a schema without columns. `kind` says how to read payloads; None looks at them.
+    without any record have a schema without columns.
     """
-    gathered = _Gathered()
-    complete = True
+    gathered = _Gathered(kind, limit_records, limit_bytes)
     for index, path in enumerate(paths):
-        with open_frames(path) as reader:
+        with located(path=path), open_frames(path) as reader:
             try:
-                complete = gathered.read_file(reader.stretches(), path, kind, limit_records, limit_bytes)
-            except RekordError as failure:
+                whole = gathered.read_file(reader)
+            except FormatError as failure:
                 raise reader.recover(failure, within=EVIDENCE_BYTES)[0] from None
-        if gathered.is_full(limit_records, limit_bytes):
-            complete = complete and index == len(paths) - 1
-            break
-    return schema_of(gathered.evidence(complete)), complete
+        if gathered.is_full:
+            complete = whole and index == len(paths) - 1
+            return schema_of(gathered.evidence(complete)), complete
+    return schema_of(gathered.evidence(complete=True)), True
+
+
+def _infer_paths(path: Path | Iterable[Path], limit: int | None, kind: Kind | None) -> Schema:
+    paths = record_files(path)  # type: ignore[arg-type]
+    schema, _ = infer_files(paths, kind=kind, limit_records=limit, limit_bytes=None)
+    if not schema.evidence["records"]:
+        raise error(
+            "S126",
+            location=Location(path=paths[0] if len(paths) == 1 else None),
+            expected="at least one record",
+            found="a file without records" if len(paths) == 1 else f"{len(paths):,} files without records",
+            do="name a file that holds records",
+        )
+    return schema
+
+
+def _infer_payloads(payloads: Iterable[Any], limit: int | None, kind: Kind | None) -> Schema:
+    gathered = _Gathered(kind, limit, None)
+    payloads = iter(payloads)
+    sampled = list(islice(payloads, SAMPLED_RECORDS))
+    sequence = kind == "sequence"
+    if kind is None:
+        kinds = [_core.recognise_payload(payload) for payload in sampled]
+        sequence = _is_sequence(_most_telling(kinds, [len(payload) for payload in sampled]))
+    for payload in chain(sampled, payloads):
+        if gathered.is_full:
+            return schema_of(gathered.evidence(complete=False))
+        gathered.read_payload(payload, sequence)
+    return schema_of(gathered.evidence(complete=True))
 
 
 class _Gathered:
     """Evidence from file after file."""
 
-    def __init__(self) -> None:
-        self.payload_bytes = 0
+    def __init__(self, kind: Kind | None, limit_records: int | None, limit_bytes: int | None) -> None:
+        self._kind = kind
+        self._limit_records = _NO_LIMIT if limit_records is None else limit_records
+        self._limit_bytes = _NO_LIMIT if limit_bytes is None else limit_bytes
+        self._payload_bytes = 0
         self._native = _core.Inference(MOST_KEYS)
-        self._sequence = False
-        self._starts: list[int] = []
+        self._sequence = kind == "sequence"
+        self._starts: list[int] = []  # how many records there were before each file
         self._paths: list[str] = []
 
     @property
-    def records(self) -> int:
-        return self._native.records
+    def is_full(self) -> bool:
+        """Whether enough has been read."""
+        return self._native.records >= self._limit_records or self._payload_bytes >= self._limit_bytes
 
-    def is_full(self, limit_records: int | None, limit_bytes: int | None) -> bool:
-        return (limit_records is not None and self.records >= limit_records) or (
-            limit_bytes is not None and self.payload_bytes >= limit_bytes
-        )
-
-    def read_file(
-        self,
-        stretches: Iterator[Stretch],
-        path: str,
-        kind: Kind | None,
-        limit_records: int | None,
-        limit_bytes: int | None,
-    ) -> bool:
-        """Read a file until the limit, and say whether that was all of it."""
-        self._starts.append(self.records)
-        self._paths.append(path)
-        sequence: bool | None = None if kind is None else kind == "sequence"
+    def read_file(self, reader: FrameReader) -> bool:
+        """Read a file as far as the limits allow, and say whether that was all of it."""
+        self._starts.append(self._native.records)
+        self._paths.append(reader.path)
+        sequence = self._sequence if self._kind is not None else None
+        stretches = reader.stretches()
         for stretch in stretches:
-            if self.is_full(limit_records, limit_bytes):
-                return False
             if sequence is None:
-                sequence = _is_sequence(sampled_kind(stretch), path)
-            self._sequence = self._sequence or sequence
-            taken, problem = self._native.feed(
-                stretch.buffer,
-                stretch.extents,
-                sequence,
-                _NO_LIMIT if limit_records is None else limit_records - self.records,
-                _NO_LIMIT if limit_bytes is None else limit_bytes - self.payload_bytes,
-            )
-            self.payload_bytes += sum(stretch.extents.length(i) for i in range(taken))
-            self._refuse_too_many_keys(Location(path=path, record=stretch.first_record + max(taken - 1, 0)))
-            if problem is not None:
-                with located(path=path, record=stretch.first_record + taken, offset=stretch.offset(taken)):
-                    raise wire_error(problem)
-            if taken < len(stretch.extents):
+                sequence = _is_sequence(sampled_kind(stretch))
+                self._sequence = self._sequence or sequence
+            if not self._read_stretch(stretch, sequence):
                 return False
+            if self.is_full:
+                return _is_over(stretches)
         return True
 
+    def read_payload(self, payload: Any, sequence: bool) -> None:
+        """Read one payload that comes without a file."""
+        self._sequence = sequence
+        if not isinstance(payload, (bytes, bytearray, memoryview)):
+            raise error(
+                "S132",
+                f"record {self._native.records:,} is no payload, but the ones before it are",
+                location=Location(record=self._native.records),
+                expected="bytes",
+                found=shown(payload),
+                do="give payloads only, or rows only",
+            )
+        problem = self._native.add(payload, sequence)
+        self._payload_bytes += len(payload)
+        with located(record=self._native.records):
+            if problem is not None:
+                raise wire_error(problem)
+            self._refuse_too_many_keys()
+
     def evidence(self, complete: bool) -> Evidence:
-        steps = self._keys(self._native.steps()) if self._sequence else None
+        """What has been read so far."""
         return Evidence(
-            records=self.records, complete=complete, context=self._keys(self._native.context()), steps=steps
+            records=self._native.records,
+            complete=complete,
+            context=self._keys(self._native.context()),
+            steps=self._keys(self._native.steps()) if self._sequence else None,
         )
 
-    def _keys(self, facts: dict[str, Any]) -> dict[str, KeyEvidence]:
+    def _read_stretch(self, stretch: Stretch, sequence: bool) -> bool:
+        """Whether all of a stretch was read."""
+        extents = stretch.extents
+        taken, taken_bytes, problem = self._native.feed(
+            stretch.buffer,
+            extents,
+            sequence,
+            self._limit_records - self._native.records,
+            self._limit_bytes - self._payload_bytes,
+        )
+        last = max(taken - 1, 0)
+        with located(record=stretch.first_record + last, offset=stretch.offset(last)):
+            self._refuse_too_many_keys()
+        if problem is not None:
+            with located(record=stretch.first_record + taken, offset=stretch.offset(taken)):
+                raise wire_error(problem)
+        self._payload_bytes += taken_bytes
+        return bool(taken == len(extents))
+
+    def _keys(self, facts: Mapping[str, Any]) -> dict[str, KeyEvidence]:
         return {key: self._placed(KeyEvidence.from_facts(each)) for key, each in facts.items()}
 
     def _placed(self, seen: KeyEvidence) -> KeyEvidence:
@@ -138,14 +229,13 @@ class _Gathered:
         record = seen.differs.record - self._starts[file]
         return replace(seen, differs=replace(seen.differs, record=record, path=self._paths[file]))
 
-    def _refuse_too_many_keys(self, where: Location) -> None:
+    def _refuse_too_many_keys(self) -> None:
         if self._native.overflowed:
             raise error(
                 "S128",
-                location=where,
                 expected=f"at most {MOST_KEYS:,} distinct keys, of 16 MiB in all",
-                found=f"more, by the {self.records:,}th record",
-                likely="the keys hold data, such as the name of a file or a word, instead of naming columns",
+                found=f"more in the first {self._native.records:,} records",
+                likely="the keys hold data, such as a file's name or a word, instead of naming columns",
                 do="declare a schema by hand, of the keys that name columns",
             )
 
@@ -164,13 +254,46 @@ def _most_telling(kinds: Sequence[PayloadKind], lengths: Sequence[int]) -> Paylo
     return tally.most_common(1)[0][0]
 
 
-def _is_sequence(kind: PayloadKind, path: str | None) -> bool:
+def _is_sequence(kind: PayloadKind) -> bool:
     if kind not in _OTHERS:
         return kind == PayloadKind.SEQUENCE
     raise error(
         "S127",
-        location=Location(path=path),
         expected="tf.train.Example or tf.train.SequenceExample",
         found=_OTHERS[kind],
-        do='kind="example" or kind="sequence" reads them as such, where they mislead',
+        do='rekord show PATH      (kind="example" reads them as Examples all the same)',
     )
+
+
+def _is_over(stretches: Iterator[Stretch]) -> bool:
+    try:
+        return next(stretches, None) is None
+    except RekordError:
+        return False  # what is wrong beyond the limit is not ours to report
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, (str, os.PathLike))
+
+
+def _check_arguments(limit: object, kind: object) -> None:
+    try:
+        fits = limit is None or (not isinstance(limit, bool) and operator.index(limit) > 0)  # type: ignore[arg-type]
+    except TypeError:
+        fits = False
+    if not fits:
+        raise error(
+            "U605",
+            f"`limit` cannot be {shown(limit)}",
+            expected="a number of records, 1 or more, or None for all of them",
+            found=shown(limit),
+            do="infer(source, limit=1000)",
+        )
+    if kind not in (None, "example", "sequence"):
+        raise error(
+            "U605",
+            f"`kind` cannot be {shown(kind)}",
+            expected='"example" or "sequence"',
+            found=shown(kind),
+            do='infer(source, kind="example")',
+        )

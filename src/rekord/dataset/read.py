@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 from rekord import _core
 from rekord.errors import RekordError
@@ -13,8 +14,10 @@ from rekord.records.slabs import SlabReader
 from rekord.storage.files import LOCAL, Storage
 from rekord.storage.find import find
 
+PathLike: TypeAlias = "str | os.PathLike[str]"
 
-def records(path: str | os.PathLike[str]) -> Iterator[bytes]:
+
+def records(path: PathLike | Iterable[PathLike]) -> Iterator[bytes]:
     """The payloads of a record file, or of all record files that a folder or glob holds, in name order.
 
     Both checksums of every record are verified; compression is recognised by content. Raises a FormatError
@@ -23,8 +26,8 @@ def records(path: str | os.PathLike[str]) -> Iterator[bytes]:
     return _payloads(record_files(path))
 
 
-def record_files(path: str | os.PathLike[str]) -> list[str]:
-    """The record files that a file, folder or glob stands for."""
+def record_files(path: PathLike | Iterable[PathLike]) -> list[str]:
+    """The record files that a file, folder or glob stands for, or several of them."""
     return find(path, looks_like_records=_looks_like_records)
 
 

@@ -124,7 +124,7 @@ class _FileCheck:
         strangers: dict[int, PayloadKind] = {}
         if self._kind is None:
             strangers = self._recognise(stretch)
-            if self._kind in _KIND_NOTES:
+            if self._kind is not None and self._kind in _KIND_NOTES:
                 yield Finding.of(_KIND_NOTES[self._kind], "note", path=self._reader.path)
         if self._kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE):
             return
@@ -162,8 +162,8 @@ class _FileCheck:
             # A SequenceExample without steps looks like an Example.
             self._kind = PayloadKind.SEQUENCE
             return {}
-        self._kind = tally.most_common(1)[0][0]
-        if self._kind in _KIND_NOTES:
+        kind = self._kind = tally.most_common(1)[0][0]
+        if kind in _KIND_NOTES:
             return {}
         return {i: kind for i, kind in enumerate(kinds) if kind in _KIND_NOTES and stretch.extents.length(i)}
 

@@ -49,7 +49,7 @@ class SlabReader:
         self._pool = pool
         self._reuse = reuse
         self._slab = pool.slab(SLAB_BYTES)
-        self._view = memoryview(self._slab.view())
+        self._view = self._slab.view()
         self._begin = 0
         self._end = 0
         self._eof = False
@@ -113,7 +113,7 @@ class SlabReader:
             self._view[:kept] = tail
         else:
             slab = self._pool.slab(self._slab_bytes(needed, kept))
-            view = memoryview(slab.view())
+            view = slab.view()
             view[:kept] = tail
             self._slab, self._view = slab, view
         self._begin, self._end = 0, kept

@@ -1,4 +1,4 @@
-"""Examples and SequenceExamples on the wire for tests, the odd forms included: builders, Hypothesis strategies.
+"""Hypothesis strategies for Examples and SequenceExamples on the wire, the odd forms included.
 
 Every message that the strategies make is one that protobuf reads. `mutated` makes some that it refuses.
 """
