@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from rekord import _core
 from workloads import Column, Lists, Values, Workload
+
+from rekord import _core
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

@@ -106,7 +106,8 @@ def _joined(parts: list[Values]) -> Values:
 
 def _log_uniform(rng: np.random.Generator, below: int, size: int) -> npt.NDArray[np.int64]:
     """Zipf's law: as many values of one digit as of two; counts and token ids look like this."""
-    return np.exp(rng.random(size) * np.log(below)).astype(np.int64)
+    drawn: npt.NDArray[np.int64] = np.exp(rng.random(size) * np.log(below)).astype(np.int64)
+    return drawn
 
 
 _WORDS = np.frombuffer(b"".join(f"{n * 2654435761 % 2**32:08x}".encode() for n in range(1 << 16)), "S8")

@@ -13,13 +13,10 @@ ColumnBuilder::ColumnBuilder(const SlotSpec& spec, std::shared_ptr<Pool> pool)
     : spec_(&spec),
       count_(static_cast<size_t>(spec.count)),
       scalar_(!spec.ragged && spec.count == 1),
-      short_strings_(false),
-      utf8_(spec.utf8),
       pool_(std::move(pool)) {}
 
 void ColumnBuilder::start() {
   column_ = Column{};
-  short_strings_ = scalar_ && !utf8_ && spec_->kind == Kind::bytes;
   switch (spec_->kind) {
     case Kind::ints:
       column_.ints.start(*pool_, kFirstRows);
@@ -49,7 +46,90 @@ void ColumnBuilder::end_row(size_t values) {
   column_.offsets.push(column_.offsets.back() + static_cast<int64_t>(values));
 }
 
-bool ColumnBuilder::add_int_list(const std::byte* at, size_t bytes) {
+size_t ColumnBuilder::add_one_int_each(const Cell* cells, size_t stride, size_t count) {
+  column_.ints.reserve(*pool_, count);
+  int64_t* out = column_.ints.end();
+  size_t done = 0;
+  for (; done < count; ++done, cells += stride)
+    if (cells->at == nullptr || !decode_varint(cells->at, cells->bytes_and_form, out[done])) break;
+  column_.ints.grow_by(done);
+  return done;
+}
+
+size_t ColumnBuilder::add_one_float_each(const Cell* cells, size_t stride, size_t count) {
+  column_.floats.reserve(*pool_, count);
+  float* out = column_.floats.end();
+  size_t done = 0;
+  for (; done < count; ++done, cells += stride) {
+    if (cells->at == nullptr || cells->bytes_and_form != 4) break;
+    out[done] = std::bit_cast<float>(load_le<uint32_t>(cells->at));
+  }
+  column_.floats.grow_by(done);
+  return done;
+}
+
+size_t ColumnBuilder::add_short_bytes_each(const Cell* cells, size_t stride, size_t count) {
+  // Sixteen bytes are copied whatever the length: the next string covers the rest.
+  constexpr size_t kShort = 16;
+  column_.data.reserve(*pool_, count * kShort);
+  column_.ends.reserve(*pool_, count);
+  std::byte* const begin = column_.data.data();
+  std::byte* to = column_.data.end();
+  int64_t* ends = column_.ends.end();
+  size_t done = 0;
+  for (; done < count; ++done, cells += stride) {
+    const size_t bytes = cells->bytes_and_form;
+    if (cells->at == nullptr || bytes > kShort) break;
+    std::memcpy(to, cells->at, kShort);
+    to += bytes;
+    ends[done] = to - begin;
+  }
+  column_.data.cut_to(static_cast<size_t>(to - begin));
+  column_.ends.grow_by(done);
+  return done;
+}
+
+bool ColumnBuilder::add_cells(const Cell* cells, size_t stride, size_t count, size_t row,
+                              const BlockRef& slab) {
+  size_t done = 0;
+  while (done < count) {
+    const Cell* next = cells + done * stride;
+    if (scalar_) {
+      if (spec_->kind == Kind::ints)
+        done += add_one_int_each(next, stride, count - done);
+      else if (spec_->kind == Kind::floats)
+        done += add_one_float_each(next, stride, count - done);
+      else if (!spec_->utf8 && !column_.viewed)
+        done += add_short_bytes_each(next, stride, count - done);
+      if (done == count) break;
+      next = cells + done * stride;
+    }
+    if (!add_cell(*next, row + done, slab)) return false;
+    ++done;
+  }
+  return true;
+}
+
+bool ColumnBuilder::add_cell(const Cell& cell, size_t row, const BlockRef& slab) {
+  if (cell.at == nullptr) return add_missing(row);
+  if (spec_->kind == Kind::bytes)
+    return cell.list() ? add_bytes_list({cell.at, cell.bytes()}, slab)
+                       : add_one_bytes({cell.at, cell.bytes()}, slab);
+  if (cell.bytes() == 0) return add_empty(row);
+  return spec_->kind == Kind::ints ? add_packed_ints(cell.at, cell.bytes())
+                                   : add_packed_floats(cell.at, cell.bytes());
+}
+
+bool ColumnBuilder::add_empty(size_t row) {
+  if (fits(0)) {
+    end_row(0);
+    return true;
+  }
+  // Where exactly so many values are due, an empty list is a hole, if holes are allowed.
+  return spec_->missing == Missing::hole ? add_missing(row) : wrong_count(0);
+}
+
+bool ColumnBuilder::add_packed_ints(const std::byte* at, size_t bytes) {
   // One value a byte at the most, so the room is proven by the bytes.
   column_.ints.reserve(*pool_, bytes);
   const size_t values = decode_varints(at, bytes, column_.ints.end());
@@ -60,7 +140,7 @@ bool ColumnBuilder::add_int_list(const std::byte* at, size_t bytes) {
   return true;
 }
 
-bool ColumnBuilder::add_float_list(const std::byte* at, size_t bytes) {
+bool ColumnBuilder::add_packed_floats(const std::byte* at, size_t bytes) {
   if (bytes % 4 != 0) return refuse({Fault::packed_floats, 0, 4, bytes});
   const size_t values = bytes / 4;
   if (!fits(values)) return wrong_count(values);
@@ -79,7 +159,6 @@ bool ColumnBuilder::add_float_list(const std::byte* at, size_t bytes) {
 
 void ColumnBuilder::view_from_now_on() {
   column_.viewed = true;
-  short_strings_ = false;
   column_.views.reserve(std::max<size_t>(column_.ends.size(), 64));
   const int64_t* ends = column_.ends.data();
   for (size_t i = 0; i + 1 < column_.ends.size(); ++i)
@@ -103,9 +182,9 @@ void ColumnBuilder::push_bytes(Bytes value, const BlockRef& slab) {
   column_.ends.push(static_cast<int64_t>(column_.data.size()));
 }
 
-bool ColumnBuilder::add_any_bytes(Bytes value, const BlockRef& slab) {
+bool ColumnBuilder::add_one_bytes(Bytes value, const BlockRef& slab) {
   if (!fits(1)) return wrong_count(1);
-  if (utf8_ && !is_utf8(value)) return refuse({Fault::not_utf8, 0, 0, 0});
+  if (spec_->utf8 && !is_utf8(value)) return refuse({Fault::not_utf8, 0, 0, 0});
   push_bytes(value, slab);
   end_row(1);
   return true;
@@ -124,7 +203,7 @@ bool ColumnBuilder::add_bytes_list(Bytes list, const BlockRef& slab) {
       continue;
     }
     if (Problem problem = reader.bytes(value)) return refuse(problem);
-    if (utf8_ && !is_utf8(value)) return refuse({Fault::not_utf8, 0, 0, 0});
+    if (spec_->utf8 && !is_utf8(value)) return refuse({Fault::not_utf8, 0, 0, 0});
     ++values;
   }
   if (!fits(values)) return wrong_count(values);
@@ -138,11 +217,8 @@ bool ColumnBuilder::add_feature(const FeatureView& feature, size_t row, const Bl
   if (feature.kind != spec_->kind)
     return refuse({Fault::wrong_kind, 0, static_cast<uint64_t>(spec_->kind),
                    static_cast<uint64_t>(feature.kind)});
-  if (!fits(feature.count)) {
-    // An empty list where exactly so many values are due is a hole, if holes are allowed.
-    if (feature.count == 0 && spec_->missing == Missing::hole) return add_missing(row);
-    return wrong_count(feature.count);
-  }
+  if (feature.count == 0) return add_empty(row);
+  if (!fits(feature.count)) return wrong_count(feature.count);
   switch (feature.kind) {
     case Kind::ints:
       column_.ints.reserve(*pool_, feature.count);
@@ -156,7 +232,7 @@ bool ColumnBuilder::add_feature(const FeatureView& feature, size_t row, const Bl
       break;
     default: {
       bool text = true;
-      if (utf8_) for_each_bytes(feature, [&](Bytes value) { text = text && is_utf8(value); });
+      if (spec_->utf8) for_each_bytes(feature, [&](Bytes value) { text = text && is_utf8(value); });
       if (!text) return refuse({Fault::not_utf8, 0, 0, 0});
       for_each_bytes(feature, [&](Bytes value) { push_bytes(value, slab); });
     }

@@ -24,43 +24,49 @@ class Growing {
  public:
   void start(Pool& pool, size_t items) {
     block_ = pool.acquire(items * sizeof(Item) + kPadding);
-    settle();
-    used_ = 0;
+    settle(0);
   }
 
   // Room for `more` items and kPadding bytes after them.
   void reserve(Pool& pool, size_t more) {
-    if (more <= room_ - used_) [[likely]]
+    if (more <= room()) [[likely]]
       return;
-    const size_t needed = (used_ + more) * sizeof(Item) + kPadding;
-    BlockRef bigger = pool.acquire(std::max(needed, block_->capacity() * 2));
-    std::memcpy(bigger->data(), block_->data(), used_ * sizeof(Item));
-    block_ = std::move(bigger);
-    settle();
+    grow(pool, more);
   }
 
-  Item* data() noexcept { return data_; }
-  const Item* data() const noexcept { return data_; }
-  Item* end() noexcept { return data() + used_; }
-  size_t size() const noexcept { return used_; }
-  void grow_by(size_t items) noexcept { used_ += items; }
-  void cut_to(size_t items) noexcept { used_ = items; }
-  void push(Item item) noexcept { data()[used_++] = item; }
-  Item back() const noexcept { return data()[used_ - 1]; }
+  Item* data() noexcept { return begin_; }
+  const Item* data() const noexcept { return begin_; }
+  Item* end() noexcept { return end_; }
+  size_t size() const noexcept { return static_cast<size_t>(end_ - begin_); }
+  size_t room() const noexcept { return static_cast<size_t>(limit_ - end_); }
+  void grow_by(size_t items) noexcept { end_ += items; }
+  void cut_to(size_t items) noexcept { end_ = begin_ + items; }
+  void push(Item item) noexcept { *end_++ = item; }
+  Item back() const noexcept { return end_[-1]; }
   const BlockRef& block() const noexcept { return block_; }
   BlockRef release() noexcept { return std::move(block_); }
   explicit operator bool() const noexcept { return block_ != nullptr; }
 
  private:
-  void settle() noexcept {
-    data_ = reinterpret_cast<Item*>(block_->data());
-    room_ = (block_->capacity() - kPadding) / sizeof(Item);
+  void grow(Pool& pool, size_t more) {
+    const size_t used = size();
+    const size_t needed = (used + more) * sizeof(Item) + kPadding;
+    BlockRef bigger = pool.acquire(std::max(needed, block_->capacity() * 2));
+    std::memcpy(bigger->data(), block_->data(), used * sizeof(Item));
+    block_ = std::move(bigger);
+    settle(used);
   }
 
+  void settle(size_t used) noexcept {
+    begin_ = reinterpret_cast<Item*>(block_->data());
+    end_ = begin_ + used;
+    limit_ = begin_ + (block_->capacity() - kPadding) / sizeof(Item);
+  }
+
+  Item* begin_ = nullptr;
+  Item* end_ = nullptr;
+  Item* limit_ = nullptr;
   BlockRef block_;
-  Item* data_ = nullptr;
-  size_t used_ = 0;
-  size_t room_ = 0;
 };
 
 // A byte string that lies in the column's own data (block 0) or in a slab.
@@ -74,15 +80,27 @@ struct BytesView {
 inline constexpr size_t kViewedBytes = 4096;
 
 struct Column {
+  Growing<std::byte> data;
+  Growing<int64_t> ends;  // of byte strings, in `data`; not kept up once there are views
   Growing<int64_t> ints;
   Growing<float> floats;
-  Growing<std::byte> data;
-  Growing<int64_t> ends;     // of byte strings, in `data`; not kept up once there are views
   Growing<int64_t> offsets;  // of ragged rows, in values
   Growing<uint8_t> valid;    // only once a row is missing
   bool viewed = false;
   std::vector<BytesView> views;
   std::vector<BlockRef> slabs;  // that views point into
+};
+
+// Where the value of one slot lies in one record: nowhere, in one piece of bytes, or
+// in the several values of a BytesList.
+struct Cell {
+  static constexpr size_t kList = ~(~size_t{0} >> 1);
+
+  const std::byte* at = nullptr;
+  size_t bytes_and_form = 0;
+
+  size_t bytes() const noexcept { return bytes_and_form & ~kList; }
+  bool list() const noexcept { return (bytes_and_form & kList) != 0; }
 };
 
 // Fills the column of one slot, row after row. It does not count the rows: who
@@ -96,43 +114,11 @@ class ColumnBuilder {
   // The column of so many rows; begin a new one before adding to it again.
   Column finish(size_t rows);
 
-  // One row each; false where the values do not fit, and then `problem()` says why.
-  // Values have kPadding readable bytes after them. `slab` is what they lie in, or
-  // null: then everything is copied.
-  bool add_packed_ints(const std::byte* at, size_t bytes) {
-    if (scalar_) [[likely]] {
-      column_.ints.reserve(*pool_, 1);
-      if (decode_varint(at, bytes, *column_.ints.end())) [[likely]] {
-        column_.ints.grow_by(1);
-        return true;
-      }
-    }
-    return add_int_list(at, bytes);
-  }
-
-  bool add_packed_floats(const std::byte* at, size_t bytes) {
-    if (scalar_ && bytes == 4) [[likely]] {
-      column_.floats.reserve(*pool_, 1);
-      column_.floats.push(std::bit_cast<float>(load_le<uint32_t>(at)));
-      return true;
-    }
-    return add_float_list(at, bytes);
-  }
-
-  bool add_one_bytes(const std::byte* at, size_t bytes, const BlockRef& slab) {
-    if (short_strings_ && bytes <= 16) [[likely]] {
-      // Sixteen bytes are copied whatever the length: the next string covers the rest.
-      column_.data.reserve(*pool_, 16);
-      std::memcpy(column_.data.end(), at, 16);
-      column_.data.grow_by(bytes);
-      column_.ends.reserve(*pool_, 1);
-      column_.ends.push(static_cast<int64_t>(column_.data.size()));
-      return true;
-    }
-    return add_any_bytes({at, bytes}, slab);
-  }
-
-  bool add_bytes_list(Bytes list, const BlockRef& slab);
+  // Adds `count` rows from `row` on, one from every `stride`-th cell; false where a
+  // value does not fit. Values have kPadding readable bytes after them. `slab` is
+  // what they lie in, or null: then everything is copied.
+  bool add_cells(const Cell* cells, size_t stride, size_t count, size_t row, const BlockRef& slab);
+  // Adds one row; false where the values do not fit, and then `problem()` says why.
   bool add_feature(const FeatureView& feature, size_t row, const BlockRef& slab);
   // The default, or a hole at `row`.
   bool add_missing(size_t row);
@@ -154,9 +140,17 @@ class ColumnBuilder {
   bool wrong_count(size_t values) noexcept {
     return refuse({Fault::wrong_count, 0, count_, values});
   }
-  bool add_int_list(const std::byte* at, size_t bytes);
-  bool add_float_list(const std::byte* at, size_t bytes);
-  bool add_any_bytes(Bytes value, const BlockRef& slab);
+  // Many rows of exactly one value; they give how many they added before a cell
+  // that is out of the ordinary.
+  size_t add_one_int_each(const Cell* cells, size_t stride, size_t count);
+  size_t add_one_float_each(const Cell* cells, size_t stride, size_t count);
+  size_t add_short_bytes_each(const Cell* cells, size_t stride, size_t count);
+  bool add_cell(const Cell& cell, size_t row, const BlockRef& slab);
+  bool add_packed_ints(const std::byte* at, size_t bytes);
+  bool add_packed_floats(const std::byte* at, size_t bytes);
+  bool add_one_bytes(Bytes value, const BlockRef& slab);
+  bool add_bytes_list(Bytes list, const BlockRef& slab);
+  bool add_empty(size_t row);
   void end_row(size_t values);
   void push_bytes(Bytes value, const BlockRef& slab);
   void view_from_now_on();
@@ -164,9 +158,7 @@ class ColumnBuilder {
 
   const SlotSpec* spec_;
   size_t count_;
-  bool scalar_;         // exactly one value a row
-  bool short_strings_;  // and bytes that need no check, in one buffer so far
-  bool utf8_;
+  bool scalar_;  // exactly one value a row
   std::shared_ptr<Pool> pool_;
   Column column_;
   Problem problem_;

@@ -1,5 +1,7 @@
 #include "decode.h"
 
+#include <utility>
+
 namespace rekord {
 namespace {
 
@@ -27,28 +29,29 @@ bool nested(const std::byte*& at, const std::byte* end, uint8_t tag, size_t& len
 }  // namespace
 
 Decoder::Decoder(std::shared_ptr<const Plan> plan, std::shared_ptr<Pool> pool)
-    : plan_(std::move(plan)) {
+    : plan_(std::move(plan)), stride_(plan_->slots().size()) {
   const auto& slots = plan_->slots();
   builders_.reserve(slots.size());
-  for (const SlotSpec& spec : slots) {
-    builders_.emplace_back(spec, pool);
-    wanted_ += !spec.skip;
-  }
   lanes_.resize(slots.size() + 1);
+  cells_.resize(kPendingRows * stride_);
   for (uint32_t i = 0; i < slots.size(); ++i) {
+    builders_.emplace_back(slots[i], pool);
     const Header& header = plan_->headers()[i];
     Lane& lane = lanes_[i];
-    lane.tail_mask = header.tail_mask();
+    lane.header = &header;
     lane.last_word = static_cast<uint32_t>(header.last_word());
+    lane.second_mask = lane.last_word == 1 ? header.tail_mask() : ~uint64_t{0};
+    lane.tail_mask = header.tail_mask();
     lane.header_bytes = static_cast<uint32_t>(header.size());
-    lane.builder = &builders_[i];
-    lane.kind = slots[i].kind;
-    lane.skip = slots[i].skip;
     lane.slot = i;
-    // No header begins with a zero word, so that nothing repeats at first.
-    lane.expected[0] = 0;
+    lane.wanted = slots[i].skip ? 0 : 1;
+    lane.varies = slots[i].kind == Kind::ints;
+    wanted_ += lane.wanted;
   }
-  for (Lane& lane : lanes_) lane.next = &lanes_.front();
+  // No header is longer than its words, so that this one never stands anywhere.
+  static const Header nothing{SlotSpec{.key = std::string(kPadding, ' ')}};
+  lanes_.back().header = &nothing;
+  lanes_.back().varies = true;
   start();
 }
 
@@ -56,6 +59,7 @@ void Decoder::start() {
   for (size_t i = 0; i < builders_.size(); ++i)
     if (!plan_->slots()[i].skip) builders_[i].start();
   rows_ = 0;
+  pending_ = 0;
 }
 
 std::vector<Column> Decoder::finish() {
@@ -65,191 +69,186 @@ std::vector<Column> Decoder::finish() {
   return columns;
 }
 
-bool Decoder::refuse(const Problem& problem) noexcept {
-  problem_ = {problem, RowProblem::kNoSlot};
-  return false;
-}
-
-bool Decoder::refuse(uint32_t slot, const std::byte* at) noexcept {
-  problem_ = {builders_[slot].problem(), slot};
-  problem_.problem.at = static_cast<uint64_t>(at - payload_.data());
-  return false;
-}
-
 RowProblem Decoder::add(Bytes payload, const BlockRef& slab) {
-  payload_ = payload;
-  slab_ = slab;
+  if (slab != slab_) {
+    if (RowProblem problem = settle()) return problem;
+    slab_ = slab;
+  }
   ++stamp_;
   present_ = 0;
-  previous_ = &lanes_.back();
   wrong_guesses_ = 0;
-  bool good = true;
-  Reader reader(payload, payload.data());
-  Tag tag{};
-  Bytes body;
-  while (good && !reader.done()) {
-    Problem problem = reader.tag(tag);
-    if (!problem) problem = tag.raw == 0x0a ? reader.bytes(body) : reader.skip(tag);
-    if (problem)
-      good = refuse(problem);
-    else if (tag.raw == 0x0a)
-      good = features(body);
+  if (!find_features(payload)) {
+    if (RowProblem problem = settle()) return problem;
+    return add_oddly(payload, slab);
   }
-  if (good && present_ != wanted_) good = fill_missing();
-  slab_ = nullptr;
-  if (!good) {
-    for (ColumnBuilder& builder : builders_) builder.cut_to(rows_);
-    return problem_;
-  }
-  ++rows_;
+  if (present_ != wanted_)
+    for (Lane& lane : lanes_)
+      if (lane.seen != stamp_ && lane.wanted != 0) keep(lane, {});
+  payloads_[pending_++] = payload;
   if (rows_without_guessing_ > 0)
     --rows_without_guessing_;
   else if (wrong_guesses_ * 4 > wanted_)
     rows_without_guessing_ = 64;
+  return pending_ == kPendingRows ? settle() : RowProblem{};
+}
+
+RowProblem Decoder::settle() {
+  if (pending_ == 0) return {};
+  for (size_t i = 0; i < builders_.size(); ++i) {
+    if (lanes_[i].wanted == 0) continue;
+    if (!builders_[i].add_cells(cells_.data() + i, stride_, pending_, rows_, slab_))
+      return replay();
+  }
+  rows_ += pending_;
+  pending_ = 0;
   return {};
 }
 
-[[gnu::always_inline]] inline bool Decoder::store(Lane& lane, const std::byte* at, size_t bytes) {
-  if (lane.skip) return true;
-  see(lane);
-  bool good = false;
-  if (lane.kind == Kind::bytes)
-    good = lane.builder->add_one_bytes(at, bytes, slab_);
-  else if (lane.kind == Kind::ints)
-    good = lane.builder->add_packed_ints(at, bytes);
-  else
-    good = lane.builder->add_packed_floats(at, bytes);
-  return good || refuse(lane.slot, at);
+RowProblem Decoder::replay() {
+  for (ColumnBuilder& builder : builders_) builder.cut_to(rows_);
+  const size_t count = std::exchange(pending_, 0);
+  for (size_t i = 0; i < count; ++i)
+    if (RowProblem problem = add_oddly(payloads_[i], slab_)) return problem;
+  return {};
 }
 
-Decoder::Lane* Decoder::find(const std::byte* at, size_t left) noexcept {
+bool Decoder::find_features(Bytes payload) {
+  // One Features message and nothing else, or nothing at all.
+  const std::byte* at = payload.data();
+  const std::byte* const end = at + payload.size();
+  size_t message_bytes = 0;
+  if (at == end) return true;
+  if (!nested(at, end, 0x0a, message_bytes) || at + message_bytes != end) return false;
+
+  const bool guess = rows_without_guessing_ == 0;
+  const uint64_t stamp = stamp_;
+  Cell* const cells = cells_.data() + pending_ * stride_;
+  Lane* const nothing = &lanes_.back();
+  Lane* const* const order = order_.data();
+  const size_t known_places = guess ? order_.size() : 0;
+  size_t present = 0;
+  for (size_t place = 0; at < end; ++place) {
+    const auto left = static_cast<size_t>(end - at);
+    Lane* lane = place < known_places ? order[place] : nothing;
+    if (!lane->matches(at)) {
+      lane = find_lane(at, left);
+      if (guess) {
+        ++wrong_guesses_;
+        if (lane != nullptr && !lane->varies) lane->header->expect(lane->value_bytes, lane->expected);
+        // A new place may move `order_`: the rest of this row goes without.
+        if (lane != nullptr && place < known_places)
+          order_[place] = lane;
+        else if (lane != nullptr && place == order_.size())
+          order_.push_back(lane);
+      }
+    }
+    if (lane == nullptr || lane->header_bytes + lane->value_bytes > left) [[unlikely]] {
+      present_ += std::exchange(present, 0);
+      if (!find_entry(at, end)) return false;
+      continue;
+    }
+    cells[lane->slot] = {at + lane->header_bytes, lane->value_bytes};
+    present += lane->seen == stamp ? 0 : lane->wanted;
+    lane->seen = stamp;
+    // The entry's own length says the same as the lane's two, but can be loaded before
+    // the lane is known: the next entry need not wait for this one.
+    at += 2 + std::to_integer<size_t>(at[1]);
+  }
+  present_ += present;
+  return true;
+}
+
+Decoder::Lane* Decoder::find_lane(const std::byte* at, size_t left) noexcept {
   const auto key_bytes = std::to_integer<size_t>(at[3]);
   if (left <= 8 || key_bytes >= left - 4) return nullptr;
   const uint32_t slot = plan_->lookup().candidate(at + 4, key_bytes);
   if (slot == Lookup::kNone) return nullptr;
   Lane& lane = lanes_[slot];
-  if (lane.repeats(at)) return &lane;
-  const Header& header = plan_->headers()[slot];
-  if (!header.matches(at, lane.value_bytes)) return nullptr;
-  header.expect(lane.value_bytes, lane.expected);
-  return &lane;
+  return lane.header->matches(at, lane.value_bytes) ? &lane : nullptr;
 }
 
-bool Decoder::features(Bytes message) {
-  const std::byte* at = message.data();
-  const std::byte* const end = at + message.size();
-  const bool guess = rows_without_guessing_ == 0;
-  // A local, because every byte written to a column might change a member, as far
-  // as the compiler can tell.
-  Lane* previous = previous_;
-  while (at < end) {
-    const auto left = static_cast<size_t>(end - at);
-    Lane* lane = previous->next;
-    if (!guess || !lane->repeats(at)) {
-      lane = find(at, left);
-      if (lane != previous->next) {
-        ++wrong_guesses_;
-        if (lane != nullptr) previous->next = lane;
-      }
-    }
-    if (lane != nullptr && lane->header_bytes + lane->value_bytes <= left) [[likely]] {
-      const std::byte* value = at + lane->header_bytes;
-      at = value + lane->value_bytes;
-      if (!store(*lane, value, lane->value_bytes)) [[unlikely]]
-        return false;
-      previous = lane;
-    } else {
-      previous_ = previous;
-      if (!parse_entry(at, end)) return false;
-      previous = previous_;
-    }
-  }
-  previous_ = previous;
-  return true;
-}
-
-bool Decoder::parse_entry(const std::byte*& at, const std::byte* end) {
-  // Every message ends where its parent does. Anything else is odd, and so is an
-  // empty list of numbers.
-  const std::byte* p = at;
+bool Decoder::find_entry(const std::byte*& at, const std::byte* end) {
+  // Every message ends where its parent does; anything else is odd.
   size_t entry_bytes = 0, key_bytes = 0, feature_bytes = 0, list_bytes = 0, value_bytes = 0;
-  if (!nested(p, end, 0x0a, entry_bytes)) return parse_oddly(at, end);
-  const std::byte* const entry_end = p + entry_bytes;
-  if (!nested(p, entry_end, 0x0a, key_bytes)) return parse_oddly(at, end);
-  const Bytes key(p, key_bytes);
-  p += key_bytes;
-  if (!nested(p, entry_end, 0x12, feature_bytes) || p + feature_bytes != entry_end)
-    return parse_oddly(at, end);
+  if (!nested(at, end, 0x0a, entry_bytes)) return false;
+  const std::byte* const entry_end = at + entry_bytes;
+  if (!nested(at, entry_end, 0x0a, key_bytes)) return false;
+  const Bytes key(at, key_bytes);
+  at += key_bytes;
+  if (!nested(at, entry_end, 0x12, feature_bytes) || at + feature_bytes != entry_end) return false;
   const uint32_t slot = plan_->lookup().find(as_text(key), plan_->slots());
-  if (slot == Lookup::kNone || plan_->slots()[slot].skip) {
-    if (slot == Lookup::kNone && (plan_->strict() || !is_utf8(key))) return parse_oddly(at, end);
-    at = entry_end;
-    return true;
-  }
-  const Kind kind = plan_->slots()[slot].kind;
-  const auto kind_tag = static_cast<uint8_t>(static_cast<uint8_t>(kind) << 3 | 2);
-  if (!nested(p, entry_end, kind_tag, list_bytes) || p + list_bytes != entry_end)
-    return parse_oddly(at, end);
-  const std::byte* value = p;
-  if (!nested(value, entry_end, 0x0a, value_bytes)) return parse_oddly(at, end);
-  if (value + value_bytes == entry_end) {
-    if (value_bytes == 0 && kind != Kind::bytes) return parse_oddly(at, end);
-    if (!store(lanes_[slot], value, value_bytes)) return false;
-  } else {
-    if (kind != Kind::bytes) return parse_oddly(at, end);
-    see(lanes_[slot]);
-    if (!builders_[slot].add_bytes_list({p, list_bytes}, slab_)) return refuse(slot, p);
-  }
-  previous_->next = &lanes_[slot];
-  previous_ = &lanes_[slot];
+  const std::byte* const feature = at;
   at = entry_end;
-  return true;
-}
-
-bool Decoder::parse_oddly(const std::byte*& at, const std::byte* end) {
-  Reader reader({at, end}, payload_.data(), 1);
-  Tag tag{};
-  Bytes bytes;
-  const std::byte* const begin = at;
-  if (Problem problem = reader.tag(tag)) return refuse(problem);
-  if (tag.raw != 0x0a) {
-    if (Problem problem = reader.skip(tag)) return refuse(problem);
-    at = reader.rest().data();
+  if (slot == Lookup::kNone) return !plan_->strict() && is_utf8(key);
+  Lane& lane = lanes_[slot];
+  if (lane.wanted == 0) return true;
+  if (feature == entry_end) {
+    keep(lane, {});  // no kind: as if the key were absent
     return true;
   }
-  if (Problem problem = reader.bytes(bytes)) return refuse(problem);
-  at = reader.rest().data();
-  Entry entry;
-  if (Problem problem = read_entry(bytes, payload_.data(), entry, scratch_.values))
-    return refuse(problem);
-  FeatureView feature;
-  if (Problem problem = read_feature(scratch_.values, payload_.data(), 3, scratch_, feature))
-    return refuse(problem);
-  if (!entry.known) return true;
-  const uint32_t slot = plan_->lookup().find(entry.key, plan_->slots());
-  if (slot == Lookup::kNone) {
-    if (!plan_->strict()) return true;
-    const auto key = reinterpret_cast<const std::byte*>(entry.key.data());
-    return refuse({Fault::unknown_key, static_cast<uint64_t>(begin - payload_.data()),
-                   static_cast<uint64_t>(key - payload_.data()), entry.key.size()});
-  }
-  if (plan_->slots()[slot].skip) return true;
-  see(lanes_[slot]);
-  if (feature.kind == Kind::unset) {
-    // Like a key that is absent: what the row had for it before counts no more.
-    lanes_[slot].seen = 0;
-    --present_;
+  const std::byte* list = feature;
+  const auto kind_tag = static_cast<uint8_t>(static_cast<uint8_t>(plan_->slots()[slot].kind) << 3 | 2);
+  if (!nested(list, entry_end, kind_tag, list_bytes) || list + list_bytes != entry_end)
+    return false;
+  const std::byte* value = list;
+  if (!nested(value, entry_end, 0x0a, value_bytes)) return false;
+  if (value + value_bytes == entry_end) {
+    keep(lane, {value, value_bytes});
     return true;
   }
-  return builders_[slot].add_feature(feature, rows_, slab_) || refuse(slot, begin);
+  keep(lane, {list, list_bytes | Cell::kList});
+  return plan_->slots()[slot].kind == Kind::bytes;
 }
 
-bool Decoder::fill_missing() {
-  for (uint32_t slot = 0; slot < builders_.size(); ++slot) {
-    if (lanes_[slot].seen == stamp_ || plan_->slots()[slot].skip) continue;
-    if (!builders_[slot].add_missing(rows_)) return refuse(slot, payload_.data());
+namespace {
+
+// Puts each feature where its slot says, and stops at the first that is refused.
+struct RowSink {
+  const Plan& plan;
+  std::vector<ColumnBuilder>& builders;
+  std::vector<bool> present;
+  size_t row;
+  const BlockRef& slab;
+  Bytes payload;
+  RowProblem problem;
+
+  uint64_t offset(const void* at) const noexcept {
+    return static_cast<uint64_t>(static_cast<const std::byte*>(at) - payload.data());
   }
-  return true;
+
+  void feature(std::string_view key, const FeatureView& view) {
+    const uint32_t slot = plan.lookup().find(key, plan.slots());
+    if (slot == Lookup::kNone) {
+      if (plan.strict() && !problem)
+        problem = {{Fault::unknown_key, offset(key.data()), offset(key.data()), key.size()}};
+      return;
+    }
+    if (plan.slots()[slot].skip) return;
+    // A key that comes again replaces what it had, and one without a kind takes it away.
+    builders[slot].cut_to(row);
+    present[slot] = view.kind != Kind::unset;
+    if (!present[slot] || builders[slot].add_feature(view, row, slab) || problem) return;
+    problem = {builders[slot].problem(), slot};
+    problem.problem.at = offset(view.lists->front().data());
+  }
+};
+
+}  // namespace
+
+RowProblem Decoder::add_oddly(Bytes payload, const BlockRef& slab) {
+  RowSink sink{*plan_, builders_, std::vector<bool>(builders_.size()), rows_, slab, payload, {}};
+  Walk<RowSink> walk(payload, sink, scratch_);
+  RowProblem problem{walk.example()};
+  if (!problem) problem = sink.problem;
+  for (uint32_t slot = 0; slot < builders_.size() && !problem; ++slot)
+    if (!sink.present[slot] && lanes_[slot].wanted != 0 && !builders_[slot].add_missing(rows_))
+      problem = {builders_[slot].problem(), slot};
+  if (problem) {
+    for (ColumnBuilder& builder : builders_) builder.cut_to(rows_);
+    return problem;
+  }
+  ++rows_;
+  return {};
 }
 
 }  // namespace rekord

@@ -1,10 +1,16 @@
 // Payloads to columns, by a plan.
 //
-// A record's features come in any order. Where the last record had the same
-// order, the next slot is known before it is looked at; where not, a hash of the
-// key finds it; and either way one comparison proves the whole header (plan.h).
-// Longer values and odd forms are parsed, and the oddest go through the same
-// reader as payloads without a schema (example.h), so that all paths agree.
+// A record is read in two steps, and many records at a time. First its features
+// are found: where the last record had the same order, the next slot is known
+// before it is looked at; where not, a hash of the key finds it; and either way one
+// comparison proves the whole header (plan.h). What is kept is where each value
+// lies. Then, after some records, the values are moved column by column, so that
+// the processor writes to one place at a time.
+//
+//     records  ──►  cells: 16 rows × slots  ──►  columns
+//
+// A record that is not in the usual form, and one that is refused, goes through the
+// reader that payloads without a schema go through (example.h): so the two agree.
 #pragma once
 
 #include "columns.h"
@@ -28,73 +34,88 @@ class Decoder {
 
   // Begins a batch.
   void start();
-  // Adds the row of one Example, or leaves the batch as it was. The payload has
-  // kPadding readable bytes after it; long values keep `slab` alive.
+  // Adds the row of one Example. The payload has kPadding readable bytes after it
+  // and must stay where it is until `settle`; long values keep `slab` alive. On a
+  // problem the rows before the bad one are in the batch, and nothing after it.
   RowProblem add(Bytes payload, const BlockRef& slab);
-  size_t rows() const noexcept { return rows_; }
+  // Moves the values of all rows so far into their columns.
+  RowProblem settle();
+  // Rows so far; after a problem, the good ones.
+  size_t rows() const noexcept { return rows_ + pending_; }
   std::vector<Column> finish();
 
  private:
-  // These give false where the row is refused, and `problem_` says why.
-  bool features(Bytes message);
-  // One entry in the usual form with lengths of any size; moves `at` past it.
-  bool parse_entry(const std::byte*& at, const std::byte* end);
-  // One entry in full generality.
-  bool parse_oddly(const std::byte*& at, const std::byte* end);
-  bool fill_missing();
-  bool refuse(const Problem& problem) noexcept;
-  bool refuse(uint32_t slot, const std::byte* at) noexcept;
+  static constexpr size_t kPendingRows = 16;
 
-  // Everything about a slot that the common path touches, side by side.
+  // Everything about a slot that finding its features touches, side by side.
   struct Lane {
-    // The header as it was last time, words and length of the value; 0 words at first.
+    // The header as it was last time.
     std::array<uint64_t, Header::kMostWords> expected{};
-    uint64_t tail_mask = 0;
+    uint64_t second_mask = 0;  // of the second word, which may be the last
+    uint64_t tail_mask = 0;    // of the last word, where there are more than two
     uint32_t last_word = 0;
     uint32_t header_bytes = 0;
     size_t value_bytes = 0;
-    Lane* next = nullptr;  // what came after it last time
-    ColumnBuilder* builder = nullptr;
     uint64_t seen = 0;  // the stamp of the row that had it last
-    Kind kind = Kind::unset;
-    bool skip = false;
+    const Header* header = nullptr;
     uint32_t slot = 0;
+    uint32_t wanted = 0;  // 1, or 0: skipped
+    bool varies = false;  // in length, all the time
 
-    // Whether the same header stands here again.
+    // Whether the same header stands here again. Headers have two words at least.
     bool repeats(const std::byte* at) const noexcept {
-      for (size_t i = 0; i < last_word; ++i)
+      if (load_le<uint64_t>(at) != expected[0]) return false;
+      if ((load_le<uint64_t>(at + 8) & second_mask) != expected[1]) return false;
+      if (last_word == 1) return true;
+      for (size_t i = 2; i < last_word; ++i)
         if (load_le<uint64_t>(at + 8 * i) != expected[i]) return false;
       return (load_le<uint64_t>(at + 8 * last_word) & tail_mask) == expected[last_word];
     }
+    // Whether the header stands here for a value of any length.
+    bool matches(const std::byte* at) noexcept {
+      // Lengths of ints change all the time; there the guess is not worth a branch.
+      if (!varies && repeats(at)) [[likely]]
+        return true;
+      if (!header->matches(at, value_bytes)) return false;
+      if (!varies) header->expect(value_bytes, expected);
+      return true;
+    }
   };
 
-  // Notes that this row has the slot. A key that comes again replaces what it had.
-  void see(Lane& lane) noexcept {
-    if (lane.seen == stamp_) [[unlikely]]
-      lane.builder->cut_to(rows_);
-    else
-      ++present_;
-    lane.seen = stamp_;
-  }
-  bool store(Lane& lane, const std::byte* at, size_t bytes);
+  // Finds the features of a record in the usual form; false where it has another.
+  bool find_features(Bytes payload);
   // The lane whose key stands at `at`, its header recognised; or null.
-  Lane* find(const std::byte* at, size_t left) noexcept;
+  Lane* find_lane(const std::byte* at, size_t left) noexcept;
+  // One entry with lengths of any size; moves `at` past it.
+  bool find_entry(const std::byte*& at, const std::byte* end);
+  void keep(Lane& lane, Cell cell) noexcept {
+    cells_[pending_ * stride_ + lane.slot] = cell;
+    if (lane.seen == stamp_) return;
+    lane.seen = stamp_;
+    present_ += lane.wanted;
+  }
+  // Adds a row in full generality.
+  RowProblem add_oddly(Bytes payload, const BlockRef& slab);
+  // Adds the pending rows one by one, to find the one that is refused.
+  RowProblem replay();
 
   std::shared_ptr<const Plan> plan_;
   std::vector<ColumnBuilder> builders_;
-  std::vector<Lane> lanes_;  // by slot, and one for the start of a record
-  size_t wanted_ = 0;        // slots that every row must have
-  size_t present_ = 0;       // of them, in this row
-  uint64_t stamp_ = 0;       // of this row
-  size_t rows_ = 0;
-  Lane* previous_ = nullptr;
+  std::vector<Lane> lanes_;   // by slot, and one that matches nothing
+  std::vector<Lane*> order_;  // by place in the record: what stood there last time
+  std::vector<Cell> cells_;   // of the pending rows
+  std::array<Bytes, kPendingRows> payloads_;
+  BlockRef slab_;  // that they lie in
+  size_t stride_;  // cells a row
+  size_t wanted_ = 0;   // slots that every row must have
+  size_t present_ = 0;  // of them, in this row
+  uint64_t stamp_ = 0;  // of this row
+  size_t rows_ = 0;     // in the columns
+  size_t pending_ = 0;  // rows
   // Where the order changes from record to record, guessing costs more than it
   // saves: after a row of wrong guesses a number of rows are read without.
   uint32_t wrong_guesses_ = 0;
   uint32_t rows_without_guessing_ = 0;
-  RowProblem problem_;
-  Bytes payload_;
-  BlockRef slab_;
   Scratch scratch_;
 };
 

@@ -106,9 +106,9 @@ std::byte* put_bytes(std::byte* at, const std::byte* from, size_t count) noexcep
   return at + count;
 }
 
-const int64_t* ints_of(const Cell& cell) noexcept { return static_cast<const int64_t*>(cell.values); }
-const float* floats_of(const Cell& cell) noexcept { return static_cast<const float*>(cell.values); }
-const Bytes* strings_of(const Cell& cell) noexcept { return static_cast<const Bytes*>(cell.values); }
+const int64_t* ints_of(const SlotValues& cell) noexcept { return static_cast<const int64_t*>(cell.values); }
+const float* floats_of(const SlotValues& cell) noexcept { return static_cast<const float*>(cell.values); }
+const Bytes* strings_of(const SlotValues& cell) noexcept { return static_cast<const Bytes*>(cell.values); }
 
 size_t strings_bytes(const Bytes* strings, size_t count) noexcept {
   size_t bytes = 0;
@@ -234,7 +234,7 @@ std::vector<RecordWriter::Lane> RecordWriter::lanes_of(const Plan& plan) {
   return lanes;
 }
 
-bool RecordWriter::add(const Cell* cells, const StepCells* steps, bool framed,
+bool RecordWriter::add(const SlotValues* cells, const StepValues* steps, bool framed,
                        Growing<std::byte>& out, Pool& pool) {
   const size_t begin = out.size();
   if (framed) {
@@ -261,16 +261,16 @@ bool RecordWriter::add(const Cell* cells, const StepCells* steps, bool framed,
   return true;
 }
 
-void RecordWriter::features(const Cell* cells, Growing<std::byte>& out, Pool& pool) {
+void RecordWriter::features(const SlotValues* cells, Growing<std::byte>& out, Pool& pool) {
   LateLength length(0x0a, features_width_, out, pool);
   for (Lane& lane : lanes_) {
-    const Cell& cell = cells[lane.slot];
+    const SlotValues& cell = cells[lane.slot];
     if (cell.present) entry(lane, cell, out, pool);
   }
   length.finish();
 }
 
-void RecordWriter::entry(Lane& lane, const Cell& cell, Growing<std::byte>& out, Pool& pool) {
+void RecordWriter::entry(Lane& lane, const SlotValues& cell, Growing<std::byte>& out, Pool& pool) {
   size_t packed = 0;
   switch (lane.kind) {
     case Kind::ints:
@@ -312,7 +312,7 @@ void RecordWriter::entry(Lane& lane, const Cell& cell, Growing<std::byte>& out, 
   out.grow_by(static_cast<size_t>(at - out.end()));
 }
 
-void RecordWriter::many_ints(Lane& lane, const Cell& cell, Growing<std::byte>& out, Pool& pool) {
+void RecordWriter::many_ints(Lane& lane, const SlotValues& cell, Growing<std::byte>& out, Pool& pool) {
   const size_t room = kMostHeader + lane.key.size();
   out.reserve(pool, room + cell.count * kLongestVarint + room);
   std::byte* const begin = out.end();
@@ -331,7 +331,7 @@ void RecordWriter::many_ints(Lane& lane, const Cell& cell, Growing<std::byte>& o
   out.grow_by(header.bytes + packed);
 }
 
-void RecordWriter::many_bytes(const Lane& lane, const Cell& cell, Growing<std::byte>& out,
+void RecordWriter::many_bytes(const Lane& lane, const SlotValues& cell, Growing<std::byte>& out,
                               Pool& pool) {
   const size_t list = strings_bytes(strings_of(cell), cell.count);
   out.reserve(pool, kMostHeader + lane.key.size() + list + kLongestVarint);
@@ -340,19 +340,19 @@ void RecordWriter::many_bytes(const Lane& lane, const Cell& cell, Growing<std::b
   out.grow_by(static_cast<size_t>(at - out.end()));
 }
 
-void RecordWriter::feature_lists(const StepCells* cells, Growing<std::byte>& out, Pool& pool) {
+void RecordWriter::feature_lists(const StepValues* cells, Growing<std::byte>& out, Pool& pool) {
   LateLength length(0x12, lists_width_, out, pool);
   for (const Lane& lane : step_lanes_)
     if (cells[lane.slot].present) list(lane, cells[lane.slot], out, pool);
   length.finish();
 }
 
-void RecordWriter::list(const Lane& lane, const StepCells& cells, Growing<std::byte>& out,
+void RecordWriter::list(const Lane& lane, const StepValues& cells, Growing<std::byte>& out,
                         Pool& pool) {
   sizes_.clear();
   size_t total = 0;
   for (size_t i = 0; i < cells.count; ++i) {
-    const Cell& cell = cells.steps[i];
+    const SlotValues& cell = cells.steps[i];
     StepSize size{0, 0};
     if (lane.kind == Kind::bytes) {
       size.list = strings_bytes(strings_of(cell), cell.count);
@@ -372,7 +372,7 @@ void RecordWriter::list(const Lane& lane, const StepCells& cells, Growing<std::b
   at = put_bytes(at, reinterpret_cast<const std::byte*>(lane.key.data()), lane.key.size());
   at = put_varint(put_byte(at, 0x12), total);
   for (size_t i = 0; i < cells.count; ++i) {
-    const Cell& cell = cells.steps[i];
+    const SlotValues& cell = cells.steps[i];
     const StepSize size = sizes_[i];
     at = put_varint(put_byte(at, 0x0a), with_tag(size.list) + size.list);
     at = put_varint(put_byte(at, static_cast<unsigned>(lane.kind) << 3 | 2), size.list);
@@ -426,7 +426,7 @@ namespace {
 // The values of one row of a column. Strings that lie end to end are noted in `strings`,
 // behind those that are there, and the cell is left to be pointed at them.
 Problem cell_of(const ColumnView& column, const SlotSpec& spec, size_t row,
-                std::vector<Bytes>& strings, Cell& cell) {
+                std::vector<Bytes>& strings, SlotValues& cell) {
   size_t first = row * spec.count;
   size_t count = spec.count;
   if (column.offsets != nullptr) {
@@ -468,56 +468,69 @@ Problem cell_of(const ColumnView& column, const SlotSpec& spec, size_t row,
 
 }  // namespace
 
+ColumnWriter::Outcome ColumnWriter::gather(std::span<const ColumnView> columns,
+                                           std::span<const StepsView> steps, size_t row) {
+  const std::vector<SlotSpec>& specs = writer_.features_plan().slots();
+  for (uint32_t slot = 0; slot < columns.size(); ++slot) {
+    const ColumnView& column = columns[slot];
+    SlotValues& cell = cells_[slot];
+    if (column.absent || (column.valid != nullptr && column.valid[row] == 0)) {
+      if (specs[slot].missing == Missing::refuse) return {row, {Fault::missing, 0, 0, 0}, slot};
+      cell = fills_[slot].cell;
+      continue;
+    }
+    std::vector<Bytes>& strings = strings_[slot];
+    strings.clear();
+    if (const Problem problem = cell_of(column, specs[slot], row, strings, cell))
+      return {row, problem, slot};
+    if (cell.values == nullptr) cell.values = strings.data();
+  }
+  for (uint32_t slot = 0; slot < steps.size(); ++slot) {
+    const StepsView& view = steps[slot];
+    const SlotSpec& spec = writer_.steps_plan().slots()[slot];
+    const auto numbered = static_cast<uint32_t>(columns.size()) + slot;
+    if (view.absent || (view.valid != nullptr && view.valid[row] == 0)) {
+      if (spec.missing == Missing::refuse) return {row, {Fault::missing, 0, 0, 0}, numbered};
+      steps_[slot] = {};
+      continue;
+    }
+    std::vector<Bytes>& strings = strings_[numbered];
+    std::vector<SlotValues>& cells = step_cells_[slot];
+    strings.clear();
+    cells.clear();
+    for (auto step = view.offsets[row]; step < view.offsets[row + 1]; ++step) {
+      const auto at = static_cast<size_t>(step);
+      if (view.column.absent || (view.column.valid != nullptr && view.column.valid[at] == 0))
+        return {row, {Fault::missing, 0, 0, at - static_cast<size_t>(view.offsets[row])}, numbered};
+      SlotValues& cell = cells.emplace_back();
+      if (const Problem problem = cell_of(view.column, spec, at, strings, cell))
+        return {row, problem, numbered};
+    }
+    // Only now do the strings stay where they are.
+    const Bytes* next = strings.data();
+    for (SlotValues& cell : cells) {
+      if (cell.values != nullptr || spec.kind != Kind::bytes) continue;
+      cell.values = next;
+      next += cell.count;
+    }
+    steps_[slot] = {cells.data(), cells.size(), true};
+  }
+  return {row, {}, 0};
+}
+
+ColumnWriter::Outcome ColumnWriter::check(std::span<const ColumnView> columns,
+                                          std::span<const StepsView> steps, size_t rows) {
+  for (size_t row = 0; row < rows; ++row)
+    if (const Outcome outcome = gather(columns, steps, row); outcome.problem) return outcome;
+  return {rows, {}, 0};
+}
+
 ColumnWriter::Outcome ColumnWriter::write(std::span<const ColumnView> columns,
                                           std::span<const StepsView> steps, size_t begin,
                                           size_t end, size_t enough, bool framed,
                                           Growing<std::byte>& out, Growing<int64_t>* ends) {
-  const std::vector<SlotSpec>& specs = writer_.features_plan().slots();
   for (size_t row = begin; row < end; ++row) {
-    for (uint32_t slot = 0; slot < columns.size(); ++slot) {
-      const ColumnView& column = columns[slot];
-      Cell& cell = cells_[slot];
-      if (column.absent || (column.valid != nullptr && column.valid[row] == 0)) {
-        if (specs[slot].missing == Missing::refuse) return {row, {Fault::missing, 0, 0, 0}, slot};
-        cell = fills_[slot].cell;
-        continue;
-      }
-      std::vector<Bytes>& strings = strings_[slot];
-      strings.clear();
-      if (const Problem problem = cell_of(column, specs[slot], row, strings, cell))
-        return {row, problem, slot};
-      if (cell.values == nullptr) cell.values = strings.data();
-    }
-    for (uint32_t slot = 0; slot < steps.size(); ++slot) {
-      const StepsView& view = steps[slot];
-      const SlotSpec& spec = writer_.steps_plan().slots()[slot];
-      const auto numbered = static_cast<uint32_t>(columns.size()) + slot;
-      if (view.absent || (view.valid != nullptr && view.valid[row] == 0)) {
-        if (spec.missing == Missing::refuse) return {row, {Fault::missing, 0, 0, 0}, numbered};
-        steps_[slot] = {};
-        continue;
-      }
-      std::vector<Bytes>& strings = strings_[numbered];
-      std::vector<Cell>& cells = step_cells_[slot];
-      strings.clear();
-      cells.clear();
-      for (auto step = view.offsets[row]; step < view.offsets[row + 1]; ++step) {
-        const auto at = static_cast<size_t>(step);
-        if (view.column.absent || (view.column.valid != nullptr && view.column.valid[at] == 0))
-          return {row, {Fault::missing, 0, 0, at - static_cast<size_t>(view.offsets[row])}, numbered};
-        Cell& cell = cells.emplace_back();
-        if (const Problem problem = cell_of(view.column, spec, at, strings, cell))
-          return {row, problem, numbered};
-      }
-      // Only now do the strings stay where they are.
-      const Bytes* next = strings.data();
-      for (Cell& cell : cells) {
-        if (cell.values != nullptr || spec.kind != Kind::bytes) continue;
-        cell.values = next;
-        next += cell.count;
-      }
-      steps_[slot] = {cells.data(), cells.size(), true};
-    }
+    if (const Outcome outcome = gather(columns, steps, row); outcome.problem) return outcome;
     if (!writer_.add(cells_.data(), steps_.data(), framed, out, *pool_))
       return {row, {Fault::length, 0, kLargestPayload, 0}, 0};
     if (ends != nullptr) {

@@ -23,15 +23,15 @@
 namespace rekord {
 
 // The values of one slot in one row.
-struct Cell {
+struct SlotValues {
   const void* values = nullptr;  // int64_t, float or Bytes, as the slot's kind says
   size_t count = 0;
   bool present = false;  // false: the key is left out
 };
 
 // The steps of one slot in one row.
-struct StepCells {
-  const Cell* steps = nullptr;  // each is present
+struct StepValues {
+  const SlotValues* steps = nullptr;  // each is present
   size_t count = 0;
   bool present = false;
 };
@@ -47,7 +47,7 @@ class RecordWriter {
 
   // Appends a record; one cell a slot, in the order of the plans. Gives false, and
   // leaves `out` as it was, where the payload is larger than kLargestPayload.
-  bool add(const Cell* cells, const StepCells* steps, bool framed, Growing<std::byte>& out,
+  bool add(const SlotValues* cells, const StepValues* steps, bool framed, Growing<std::byte>& out,
            Pool& pool);
 
   bool sequence() const noexcept { return steps_plan_ != nullptr; }
@@ -70,12 +70,12 @@ class RecordWriter {
   };
 
   static std::vector<Lane> lanes_of(const Plan& plan);
-  void features(const Cell* cells, Growing<std::byte>& out, Pool& pool);
-  void feature_lists(const StepCells* cells, Growing<std::byte>& out, Pool& pool);
-  void entry(Lane& lane, const Cell& cell, Growing<std::byte>& out, Pool& pool);
-  void many_ints(Lane& lane, const Cell& cell, Growing<std::byte>& out, Pool& pool);
-  void many_bytes(const Lane& lane, const Cell& cell, Growing<std::byte>& out, Pool& pool);
-  void list(const Lane& lane, const StepCells& cells, Growing<std::byte>& out, Pool& pool);
+  void features(const SlotValues* cells, Growing<std::byte>& out, Pool& pool);
+  void feature_lists(const StepValues* cells, Growing<std::byte>& out, Pool& pool);
+  void entry(Lane& lane, const SlotValues& cell, Growing<std::byte>& out, Pool& pool);
+  void many_ints(Lane& lane, const SlotValues& cell, Growing<std::byte>& out, Pool& pool);
+  void many_bytes(const Lane& lane, const SlotValues& cell, Growing<std::byte>& out, Pool& pool);
+  void list(const Lane& lane, const StepValues& cells, Growing<std::byte>& out, Pool& pool);
 
   std::shared_ptr<const Plan> features_plan_;
   std::shared_ptr<const Plan> steps_plan_;
@@ -133,24 +133,29 @@ class ColumnWriter {
                 size_t end, size_t enough, bool framed, Growing<std::byte>& out,
                 Growing<int64_t>* ends);
 
+  // The first problem of all rows, before anything is written; rows is their number where
+  // there is none.
+  Outcome check(std::span<const ColumnView> columns, std::span<const StepsView> steps, size_t rows);
+
   Pool& pool() const noexcept { return *pool_; }
-  const RecordWriter& records() const noexcept { return writer_; }
 
  private:
+  // Gathers the cells of one row.
+  Outcome gather(std::span<const ColumnView> columns, std::span<const StepsView> steps, size_t row);
   // The default of a slot as a cell.
   struct Fill {
     std::vector<Bytes> strings;
-    Cell cell;
+    SlotValues cell;
   };
   static std::vector<Fill> fills_of(const Plan& plan);
 
   RecordWriter writer_;
   std::shared_ptr<Pool> pool_;
   std::vector<Fill> fills_;
-  std::vector<Cell> cells_;
-  std::vector<StepCells> steps_;
+  std::vector<SlotValues> cells_;
+  std::vector<StepValues> steps_;
   std::vector<std::vector<Bytes>> strings_;  // of the row, for each slot
-  std::vector<std::vector<Cell>> step_cells_;
+  std::vector<std::vector<SlotValues>> step_cells_;
 };
 
 }  // namespace rekord

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import rekord as rk
-from rekord import _core
+import pyarrow as pa
 from workloads import Column, Lists, Values, Workload
 
+import rekord as rk
 from peers.rows import sample_rows, scratch, strings_of
 from peers.serve import BATCH, Job, Task, serve
+from rekord import _core
 
 CRC_BYTES = 1 << 20
 
@@ -65,18 +66,18 @@ def _total(column: Any) -> float:
     if isinstance(column, np.ndarray):
         return float(column.sum(dtype=np.float64))
     if isinstance(column, rk.Ragged):
-        return float(column.values.sum())
+        return float(np.asarray(column.values).sum(dtype=np.float64))
     return float(sum(len(value.encode() if isinstance(value, str) else value) for value in column.tolist()))
 
 
 def encode(job: Job) -> Task:
-    """All rows from columns into one file."""
-    columns = {
-        column.name: _column(column, values)
-        for column, values in zip(job.workload.columns, job.workload.whole().values(), strict=True)
-    }
-    rows = job.workload.records
-    return _writing(job, lambda writer: writer.write_columns(columns), rows)
+    """All rows into one file, from a dict of NumPy columns or from an Arrow table."""
+    drawn = job.workload.whole()
+    form = _arrow_column if job.options["arrow"] else _numpy_column
+    columns: Any = {column.name: form(column, drawn[column.name]) for column in job.workload.columns}
+    if job.options["arrow"]:
+        columns = pa.table(columns)
+    return _writing(job, lambda writer: writer.write_columns(columns), job.workload.records)
 
 
 def encode_rows(job: Job) -> Task:
@@ -90,12 +91,27 @@ def encode_rows(job: Job) -> Task:
     return _writing(job, write, len(rows))
 
 
-def _column(column: Column, values: Values) -> Any:
+def _numpy_column(column: Column, values: Values) -> Any:
     if not isinstance(values, Lists):
         return values
     if column.is_string:
         return np.array(strings_of(column, values), object)
-    return rk.Ragged(values.values, np.concatenate([[0], np.cumsum(values.lengths)]))
+    return rk.Ragged(values.values, _offsets(values))
+
+
+def _arrow_column(column: Column, values: Values) -> Any:
+    if isinstance(values, Lists) and not column.is_string:
+        return pa.LargeListArray.from_arrays(_offsets(values), values.values)
+    if column.is_string:
+        strings = strings_of(column, values) if isinstance(values, Lists) else values.tolist()
+        return pa.array(strings, pa.large_string() if column.kind == "text" else pa.large_binary())
+    if column.shape:
+        return pa.FixedSizeListArray.from_arrays(values.reshape(-1), column.shape[0])
+    return pa.array(values)
+
+
+def _offsets(values: Lists) -> Any:
+    return np.concatenate([[0], np.cumsum(values.lengths)])
 
 
 def _writing(job: Job, write: Callable[[Any], object], rows: int) -> Task:
@@ -112,9 +128,10 @@ def _writing(job: Job, write: Callable[[Any], object], rows: int) -> Task:
 
     with rk.Writer(path, schema) as writer:
         write(writer)
-    facts = {"bytes": str(os.path.getsize(path)), "records": str(sum(1 for _ in rk.records(path)))}
+    written = sum(1 for _ in rk.records(path))
+    assert written == rows, f"{written} of {rows} rows were written"
     os.remove(path)
-    return Task(once, facts=facts)
+    return Task(once)
 
 
 def crc32c(job: Job) -> Task:

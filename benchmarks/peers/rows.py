@@ -8,7 +8,6 @@ from typing import Any
 
 from workloads import DATA, Column, Lists, Values, Workload
 
-ROWS = 20_000
 _MEMORY = Path("/dev/shm")
 
 
@@ -19,7 +18,7 @@ def scratch() -> Path:
 
 def sample_rows(workload: Workload, *, plain: bool) -> list[dict[str, Any]]:
     """The first rows, of `plain` Python values or of the scalars and arrays that NumPy columns give."""
-    drawn = workload.scaled(min(ROWS, workload.records)).whole()
+    drawn = workload.scaled(min(2 * workload.chunk, workload.records)).whole()
     names = [column.name for column in workload.columns]
     lists = [_values(column, drawn[column.name], plain) for column in workload.columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]

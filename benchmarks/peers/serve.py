@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from workloads import WORKLOADS, Workload
@@ -28,17 +28,14 @@ class Job:
     workload: Workload
     task: str
     options: dict[str, Any]
-    min_seconds: float
-    max_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is timed; the digest is what was read first, by which all peers must agree; and facts to show."""
+    """What is timed. The digest is a summary of the first batch: all peers must have read the same."""
 
     once: Pass
     digest: dict[str, float] | None = None
-    facts: dict[str, str] = field(default_factory=dict)
 
 
 def serve(tasks: Mapping[str, Callable[[Job], Task]], version: str) -> None:
@@ -51,10 +48,10 @@ def serve(tasks: Mapping[str, Callable[[Job], Task]], version: str) -> None:
     except Exception as failure:  # whatever is missing or broken here is a result, not the end of the run
         _answer(answers, {"failure": f"{type(failure).__name__}: {failure}"})
         return
-    _answer(answers, {"version": version, "digest": task.digest, "facts": task.facts})
-    for _line in sys.stdin:
+    _answer(answers, {"version": version, "digest": task.digest})
+    for line in sys.stdin:
         try:
-            _answer(answers, _timed(task.once, job))
+            _answer(answers, _timed(task.once, **json.loads(line)))
         except Exception as failure:
             _answer(answers, {"failure": f"{type(failure).__name__}: {failure}"})
             return
@@ -63,7 +60,7 @@ def serve(tasks: Mapping[str, Callable[[Job], Task]], version: str) -> None:
 def batches_of(stream: Iterable[object]) -> Iterator[int]:
     """Counts of at most a batch, for peers that give one record at a time."""
     count = 0
-    for count, _record in enumerate(stream, 1):  # noqa: B007
+    for count, _record in enumerate(stream, 1):
         if count % BATCH == 0:
             yield BATCH
     yield count % BATCH
@@ -74,8 +71,6 @@ def _job(fields: dict[str, Any]) -> Job:
         workload=WORKLOADS[fields["workload"]].scaled(fields["records"]),
         task=fields["task"],
         options=fields["options"],
-        min_seconds=fields["min_seconds"],
-        max_seconds=fields["max_seconds"],
     )
 
 
@@ -84,17 +79,18 @@ def _answer(answers: Any, fields: dict[str, Any]) -> None:
     answers.flush()
 
 
-def _timed(once: Pass, job: Job) -> dict[str, float]:
+def _timed(once: Pass, *, min_seconds: float, max_seconds: float) -> dict[str, float]:
     """Whole passes until there is enough time to trust; a pass that takes too long is cut off."""
     units = 0
     cpu = time.process_time()
     begin = time.perf_counter()
     seconds = 0.0
-    while seconds < job.min_seconds:
+    while seconds < min_seconds:
         for count in once():
             units += count
             seconds = time.perf_counter() - begin
-            if seconds > job.max_seconds:
+            if seconds > max_seconds:
                 break
-        seconds = time.perf_counter() - begin
+        else:
+            seconds = time.perf_counter() - begin  # what a peer does after its last batch counts, too
     return {"units": units, "seconds": seconds, "cpu_seconds": time.process_time() - cpu}

@@ -40,12 +40,8 @@ def framing(job: Job) -> Task:
 
 
 def decode(job: Job) -> Task:
-    """`way`: `one_core` (one thread each for the pipeline and for its operations), `autotune`, or
-    `interleave` (a pipeline for each of two shards)."""
+    """`way`: `one_core`, `autotune`, or `interleave` (a pipeline for each of two shards)."""
     way = job.options["way"]
-    if way == "one_core":
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
     spec = _spec(job.workload)
     shards = job.workload.shards()
     compression = "GZIP" if job.workload.compressed else ""

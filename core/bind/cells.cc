@@ -7,8 +7,6 @@ namespace nb = nanobind;
 namespace rekord {
 namespace {
 
-constexpr double kFloat32Max = 3.4028234663852886e38;
-
 // Whether all numbers, turned into int64, lie within the field's bounds.
 template <class From>
 bool convert_ints(const RowField& field, const void* from, size_t count, int64_t* to) noexcept {
@@ -127,6 +125,14 @@ bool CellReader::one_int(const RowField& field, PyObject* value, int64_t& out) c
     out = PyLong_AsLongLongAndOverflow(value, &overflow);
   } else if (PyBool_Check(value)) {
     out = value == Py_True;
+  } else if (PyUnicode_CheckExact(value)) {
+    if (field.names.is_none()) return false;
+    PyObject* number = PyDict_GetItemWithError(field.names.ptr(), value);
+    if (number == nullptr) {
+      if (PyErr_Occurred() != nullptr) throw nb::python_error();
+      return false;
+    }
+    out = PyLong_AsLongLongAndOverflow(number, &overflow);
   } else if (types_.is_int(Py_TYPE(value))) {
     const nb::object number = nb::steal(PyNumber_Index(value));
     if (!number.is_valid()) throw nb::python_error();
@@ -183,7 +189,7 @@ bool CellReader::one_string(const RowField& field, PyObject* value, Held& held, 
   return true;
 }
 
-bool CellReader::read(const RowField& field, PyObject* value, Held& held, Cell& cell) const {
+bool CellReader::read(const RowField& field, PyObject* value, Held& held, SlotValues& cell) const {
   if (field.rule == Rule::none) return false;
   if (field.dims.empty()) {
     cell.count = 1;
@@ -218,7 +224,7 @@ bool CellReader::read(const RowField& field, PyObject* value, Held& held, Cell& 
 }
 
 bool CellReader::list(const RowField& field, PyObject* const* items, size_t count, Held& held,
-                      Cell& cell) const {
+                      SlotValues& cell) const {
   cell.count = count;
   cell.present = true;
   switch (field.rule) {
@@ -246,7 +252,7 @@ bool CellReader::list(const RowField& field, PyObject* const* items, size_t coun
   }
 }
 
-bool CellReader::array(const RowField& field, PyObject* value, Held& held, Cell& cell,
+bool CellReader::array(const RowField& field, PyObject* value, Held& held, SlotValues& cell,
                        const int64_t* outer) const {
   Py_buffer view;
   if (PyObject_GetBuffer(value, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
@@ -305,11 +311,11 @@ bool CellReader::array(const RowField& field, PyObject* value, Held& held, Cell&
 }
 
 bool CellReader::read_steps(const RowField& field, PyObject* value, Held& held, size_t count,
-                            std::vector<Cell>& steps) const {
+                            std::vector<SlotValues>& steps) const {
   if (Py_TYPE(value) != types_.array) return false;
   if (field.rule != Rule::ints && field.rule != Rule::floats) return false;
   const auto outer = static_cast<int64_t>(count);
-  Cell whole;
+  SlotValues whole;
   if (count == 0 || !array(field, value, held, whole, &outer)) return false;
   const size_t each = whole.count / count;
   const size_t bytes = each * (field.rule == Rule::ints ? sizeof(int64_t) : sizeof(float));
@@ -318,7 +324,7 @@ bool CellReader::read_steps(const RowField& field, PyObject* value, Held& held, 
   return true;
 }
 
-void CellReader::take(nb::handle stored, const SlotSpec& spec, Held& held, Cell& cell) {
+void CellReader::take(nb::handle stored, const SlotSpec& spec, Held& held, SlotValues& cell) {
   cell.present = true;
   if (spec.kind == Kind::bytes) {
     const auto list = nb::cast<nb::list>(stored);

@@ -62,6 +62,7 @@ struct RowField {
   float high_float = 0;
   bool ranged = false;
   bool exact = false;
+  nanobind::object names;  // a dict of class ids by name, or None
 };
 
 // NumPy's own types, by identity.
@@ -93,23 +94,23 @@ class CellReader {
   explicit CellReader(const NumpyTypes& types) noexcept : types_(types) {}
 
   // The value as the cell of the field's one slot; false where it needs Python's judgement.
-  bool read(const RowField& field, PyObject* value, Held& held, Cell& cell) const;
+  bool read(const RowField& field, PyObject* value, Held& held, SlotValues& cell) const;
 
   // A whole array of steps; false where each step must be looked at.
   bool read_steps(const RowField& field, PyObject* value, Held& held, size_t count,
-                  std::vector<Cell>& steps) const;
+                  std::vector<SlotValues>& steps) const;
 
   // What Python made of a value: an int64 or float32 array, or a list of bytes.
-  static void take(nanobind::handle stored, const SlotSpec& spec, Held& held, Cell& cell);
+  static void take(nanobind::handle stored, const SlotSpec& spec, Held& held, SlotValues& cell);
 
  private:
   bool one_int(const RowField& field, PyObject* value, int64_t& out) const;
   bool one_float(const RowField& field, PyObject* value, float& out) const;
   static bool one_string(const RowField& field, PyObject* value, Held& held, Bytes& out);
   bool list(const RowField& field, PyObject* const* items, size_t count, Held& held,
-            Cell& cell) const;
+            SlotValues& cell) const;
   // An array of the declared shape, with one more dimension in front where `outer`.
-  bool array(const RowField& field, PyObject* value, Held& held, Cell& cell,
+  bool array(const RowField& field, PyObject* value, Held& held, SlotValues& cell,
              const int64_t* outer) const;
 
   const NumpyTypes& types_;

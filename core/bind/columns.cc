@@ -71,14 +71,21 @@ Fed feed(AnyDecoder& decoder, const Slab& slab, size_t begin, size_t end, uint64
   end = std::min(end, slab.size());
   begin = std::min(begin, end);
   const Bytes bytes(slab.block->data() + begin, end - begin);
+  const size_t before = decoder.rows();
   while (decoder.rows() < rows) {
     const Look look = look_at_frame(bytes, fed.consumed, remaining);
     fed.needed = look.needed;
     fed.frame = look.problem;
-    if (!look.whole) return fed;
+    if (!look.whole) break;
     fed.row = decoder.add(look.payload, slab.block);
-    if (fed.row) return fed;
+    if (fed.row) break;
     fed.consumed += look.payload.size() + kFramingBytes;
+  }
+  if (!fed.row) fed.row = decoder.settle();
+  if (fed.row) {
+    // Rows are settled later than they are added: find the frame of the bad one again.
+    fed.frame = {};
+    fed.consumed = hop(bytes, remaining, decoder.rows() - before).consumed;
   }
   return fed;
 }
@@ -102,7 +109,8 @@ template <class AnyDecoder>
 nb::object add_from_python(AnyDecoder& decoder, Pool& pool, const nb::bytes& payload) {
   const BlockRef copy = pool.acquire(payload.size() + kPadding);
   std::memcpy(copy->data(), payload.data(), payload.size());
-  const RowProblem problem = decoder.add({copy->data(), payload.size()}, copy);
+  RowProblem problem = decoder.add({copy->data(), payload.size()}, copy);
+  if (!problem) problem = decoder.settle();
   if (!problem) return nb::none();
   return nb::make_tuple(problem.problem, problem.slot);
 }

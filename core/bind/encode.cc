@@ -174,6 +174,19 @@ class ColumnBatch {
     for (size_t i = 0; i < lists.size(); ++i) steps_.push_back(steps_of(lists[i], steps->slots()[i]));
   }
 
+  // (row, problem, slot) of the first row that cannot be written, or None.
+  nb::object check() {
+    ColumnWriter::Outcome outcome;
+    {
+      nb::gil_scoped_release unlocked;
+      outcome = writer_.check(columns_, steps_, rows_);
+    }
+    if (outcome.problem) return nb::make_tuple(outcome.rows, outcome.problem, outcome.slot);
+    for (ColumnView& column : columns_) column.check_utf8 = false;
+    for (StepsView& step : steps_) step.column.check_utf8 = false;
+    return nb::none();
+  }
+
   // (records, rows done, ends or None, (problem, slot) or None)
   nb::tuple write(size_t begin, size_t enough, bool framed, bool with_ends) {
     Growing<std::byte> out;
@@ -228,6 +241,8 @@ void bind_encode(nb::module_& module) {
            "`columns`: (values, offsets or None, valid or None) a slot, None where it is absent;\n"
            "values are an int64 or float32 array, (ends, data) arrays, or a list of bytes and str.\n"
            "`lists`: (column of the steps, number of steps, offsets, valid or None) a slot.")
+      .def("check", &ColumnBatch::check,
+           "(row, problem, slot) of the first row that cannot be written, or None.")
       .def("write", &ColumnBatch::write, nb::arg("begin"), nb::arg("enough_bytes"),
            nb::arg("framed"), nb::arg("ends"),
            "Write rows from `begin` on until there are enough bytes.\n\n"

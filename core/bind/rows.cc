@@ -17,9 +17,9 @@ namespace {
 struct RowScratch {
   Held held;
   std::vector<nb::object> values;  // of the fields, null where the row has none
-  std::vector<Cell> cells;
-  std::vector<StepCells> steps;
-  std::vector<std::vector<Cell>> step_cells;
+  std::vector<SlotValues> cells;
+  std::vector<StepValues> steps;
+  std::vector<std::vector<SlotValues>> step_cells;
 
   void clear() noexcept {
     held.clear();
@@ -57,8 +57,12 @@ class RowEncoder {
   size_t append(nb::handle row) {
     if (!waiting_) waiting_.start(*pool_, kStartBytes);
     add(row, true, waiting_);
+    ++appended_;
     return waiting_.size();
   }
+
+  // How many rows were appended in all.
+  uint64_t appended() const noexcept { return appended_; }
 
   // The waiting frames.
   nb::object take_waiting() {
@@ -149,7 +153,7 @@ class RowEncoder {
   void read_field(uint32_t number, RowScratch& scratch) {
     const RowField& field = fields_[number];
     const nb::object& value = scratch.values[number];
-    Cell* cells = scratch.cells.data() + field.first;
+    SlotValues* cells = scratch.cells.data() + field.first;
     if (!value.is_valid()) {
       if (fills_[field.first].missing == Missing::refuse) normalise_(number, nb::none(), nb::none());
       for (uint32_t i = 0; i < field.slots; ++i) cells[i] = missing(fills_[field.first + i], field.first + i);
@@ -160,8 +164,8 @@ class RowEncoder {
     take(field, *features_, stored, scratch.held, cells);
   }
 
-  Cell missing(const Fill& fill, uint32_t slot) const {
-    Cell cell;
+  SlotValues missing(const Fill& fill, uint32_t slot) const {
+    SlotValues cell;
     if (fill.missing != Missing::fill) return cell;
     cell.present = true;
     switch (features_->slots()[slot].kind) {
@@ -182,7 +186,7 @@ class RowEncoder {
 
   // What Python made of a value: one stored list a slot.
   static void take(const RowField& field, const Plan& plan, const nb::object& stored, Held& held,
-                   Cell* cells) {
+                   SlotValues* cells) {
     const auto parts = nb::cast<nb::tuple>(stored);
     if (parts.size() != field.slots) throw nb::value_error("one stored list a slot");
     held.objects.push_back(stored);
@@ -203,14 +207,14 @@ class RowEncoder {
         normalise_(number, nb::none(), nb::none());
       return;
     }
-    std::vector<Cell>& first = scratch.step_cells[field.first];
+    std::vector<SlotValues>& first = scratch.step_cells[field.first];
     const Py_ssize_t length = PyObject_Length(value.ptr());
     if (length < 0) PyErr_Clear();  // whatever it is, Python will judge it
     if (length < 0 ||
         !reader_.read_steps(field, value.ptr(), scratch.held, static_cast<size_t>(length), first))
       each_step(field, number, value, scratch);
     for (uint32_t i = 0; i < field.slots; ++i) {
-      const std::vector<Cell>& cells = scratch.step_cells[field.first + i];
+      const std::vector<SlotValues>& cells = scratch.step_cells[field.first + i];
       scratch.steps[field.first + i] = {cells.data(), cells.size(), true};
     }
   }
@@ -224,7 +228,7 @@ class RowEncoder {
     if (!steps.is_valid()) throw nb::python_error();
     const auto items = nb::cast<nb::tuple>(steps);
     scratch.held.objects.push_back(items);
-    std::vector<Cell> cells(field.slots);
+    std::vector<SlotValues> cells(field.slots);
     size_t step = 0;
     for (nb::handle item : items) {
       if (!reader_.read(field, item.ptr(), scratch.held, cells[0])) {
@@ -253,11 +257,12 @@ class RowEncoder {
   nb::object refuse_size_;
   std::vector<std::unique_ptr<RowScratch>> idle_;
   Growing<std::byte> waiting_;
+  uint64_t appended_ = 0;
 };
 
 RowField row_field(nb::str name, uint32_t first, uint32_t slots, int rule,
                    std::vector<int64_t> dims, int64_t low, int64_t high, nb::handle range,
-                   bool exact) {
+                   bool exact, nb::object names) {
   RowField field;
   PyObject* interned = name.release().ptr();
   PyUnicode_InternInPlace(&interned);
@@ -269,6 +274,7 @@ RowField row_field(nb::str name, uint32_t first, uint32_t slots, int rule,
   field.low = low;
   field.high = high;
   field.exact = exact;
+  field.names = std::move(names);
   if (!range.is_none()) {
     const auto ends = nb::cast<nb::tuple>(range);
     field.ranged = true;
@@ -284,7 +290,7 @@ void bind_rows(nb::module_& module) {
   nb::class_<RowField>(module, "RowField", "How one column of a row is read.")
       .def(nb::new_(&row_field), nb::arg("name"), nb::arg("first"), nb::arg("slots"),
            nb::arg("rule"), nb::arg("dims"), nb::arg("low"), nb::arg("high"),
-           nb::arg("range").none(), nb::arg("exact"));
+           nb::arg("range").none(), nb::arg("exact"), nb::arg("names").none());
 
   nb::class_<RowEncoder>(module, "RowEncoder", "Writes rows as records.")
       .def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Plan>, std::shared_ptr<Pool>,
@@ -294,6 +300,7 @@ void bind_rows(nb::module_& module) {
       .def("encode", &RowEncoder::encode, nb::arg("row"), "One row as a payload.")
       .def("append", &RowEncoder::append, nb::arg("row"),
            "Put one row, framed, behind those that wait; gives how many bytes wait now.")
+      .def_prop_ro("appended", &RowEncoder::appended)
       .def("take", &RowEncoder::take_waiting, "The frames that wait.");
 }
 

@@ -2,7 +2,11 @@
 
 from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
 from rekord.codec.decode import SequenceExample, decode
+from rekord.codec.encode import encode
+from rekord.dataset.dataset import Dataset, Split, open
+from rekord.dataset.infer import infer
 from rekord.dataset.read import records
+from rekord.dataset.writer import Writer
 from rekord.errors import (
     CompressionError,
     DataError,
@@ -41,6 +45,7 @@ __all__ = [
     "Bytes",
     "CompressionError",
     "DataError",
+    "Dataset",
     "DatasetError",
     "DecodeError",
     "EncodeError",
@@ -62,13 +67,18 @@ __all__ = [
     "SequenceExample",
     "Sparse",
     "SparseColumn",
+    "Split",
     "Strings",
     "Tensor",
     "Text",
     "UsageError",
     "WireError",
+    "Writer",
     "check",
     "compat",
     "decode",
+    "encode",
+    "infer",
+    "open",
     "records",
 ]

@@ -40,7 +40,7 @@ CODES: dict[str, str] = {
     "S128": "there are too many distinct keys for a schema",
     "S129": "the values of a column are of several types",
     "S130": "the values of a column are of a type that no feature holds",
-    "S131": "the values of a column differ in more than one dimension",
+    "S131": "no one shape describes the values of a column",
     "S132": "a row is not a mapping of column names to values",
     # F1xx: the frames of a record file
     "F101": "length checksum does not match",
@@ -129,6 +129,7 @@ CODES: dict[str, str] = {
     "U605": "an argument has a value that it cannot take",
     "U606": "no such record",
     "U607": "an iterator is used in another process than the one that made it",
+    "U610": "a writer is used after it was closed",
     # H7xx: findings about data that can be read
     "H701": "named as compressed, but it is not",
     "H702": "compressed, but its name does not say so",

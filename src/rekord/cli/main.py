@@ -15,6 +15,7 @@ from rekord.cli.check import check
 from rekord.cli.demo import demo
 from rekord.cli.explain import explain
 from rekord.cli.help import Command, Group
+from rekord.cli.infer import infer
 from rekord.cli.render import clean, cut, failure_lines
 from rekord.cli.show import show
 from rekord.cli.usage import UsageFailure, explained
@@ -50,7 +51,7 @@ def root(
         raise typer.Exit(WRONG_USAGE)
 
 
-for verb in (check, show, explain, demo):
+for verb in (check, show, infer, explain, demo):
     app.command(cls=Command)(verb)
 app.command(
     cls=Command, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}

@@ -328,8 +328,9 @@ def _bfloat16(numbers: Array) -> Array:
 def _check_rounding(numbers: Array, stored: Array, rule: NumberRule) -> None:
     name = dtype_name(rule.dtype)
     if numbers.dtype == object or numbers.dtype.kind in "biu":
-        for at in np.flatnonzero(_beyond(numbers)):
-            _check_survives(int(numbers[at]), rule, int(at))
+        for at in np.flatnonzero(_beyond(numbers)).tolist():
+            if np.isinf(stored[at]) or int(stored[at]) != int(numbers[at]):
+                _check_survives(int(numbers[at]), rule, at)
         if rule.exact:
             changed = np.array([int(n) != s for n, s in zip(numbers, stored.tolist(), strict=True)], bool)
             _refuse_inexact(changed, numbers, rule)

@@ -59,12 +59,12 @@ def infer(
     """Propose a schema, with the evidence for it in `schema.evidence`.
 
     For record files (a path, a folder, a glob, a list of them) and payloads (an iterable of bytes, as
-    `rk.records` gives): always one value is a scalar, always n are `(n,)`, anything else is `(None,)`; a key that
-    is absent anywhere is optional; byte strings stay Bytes; where kinds differ, the first one seen decides.
-    `kind` says whether payloads are Examples or SequenceExamples; None looks at them.
+    `rk.records` gives): always one value is a scalar, always n are `(n,)`, anything else is `(None,)`; a key
+    that is absent anywhere is optional; byte strings stay Bytes; where kinds differ, the first one seen
+    decides. `kind` says whether payloads are Examples or SequenceExamples; None looks at them.
 
-    For rows: an iterable of mappings or tuples (`names` are their columns: x, y and weight unless told), a dict
-    of NumPy columns, an Arrow table, a pandas or polars DataFrame.
+    For rows: an iterable of mappings or tuples (`names` are their columns: x, y and weight unless told), a
+    dict of NumPy columns, an Arrow table, a pandas or polars DataFrame.
 
     All of it is read, or the first `limit` records.
     """
@@ -109,7 +109,7 @@ def infer_files(
 
 
 def _infer_paths(path: Path | Iterable[Path], limit: int | None, kind: Kind | None) -> Schema:
-    paths = record_files(path)  # type: ignore[arg-type]
+    paths = record_files(path)
     schema, _ = infer_files(paths, kind=kind, limit_records=limit, limit_bytes=None)
     if not schema.evidence["records"]:
         raise error(
@@ -129,7 +129,7 @@ def _infer_payloads(payloads: Iterable[Any], limit: int | None, kind: Kind | Non
     sequence = kind == "sequence"
     if kind is None:
         kinds = [_core.recognise_payload(payload) for payload in sampled]
-        sequence = _is_sequence(_most_telling(kinds, [len(payload) for payload in sampled]))
+        sequence = _is_sequence(_most_telling(kinds, [memoryview(payload).nbytes for payload in sampled]))
     for payload in chain(sampled, payloads):
         if gathered.is_full:
             return schema_of(gathered.evidence(complete=False))
@@ -183,9 +183,10 @@ class _Gathered:
                 found=shown(payload),
                 do="give payloads only, or rows only",
             )
-        problem = self._native.add(payload, sequence)
-        self._payload_bytes += len(payload)
-        with located(record=self._native.records):
+        record = self._native.records
+        problem: Any = self._native.add(payload, sequence)
+        self._payload_bytes += memoryview(payload).nbytes
+        with located(record=record):
             if problem is not None:
                 raise wire_error(problem)
             self._refuse_too_many_keys()
@@ -234,7 +235,7 @@ class _Gathered:
             raise error(
                 "S128",
                 expected=f"at most {MOST_KEYS:,} distinct keys, of 16 MiB in all",
-                found=f"more in the first {self._native.records:,} records",
+                found="more, up to this record",
                 likely="the keys hold data, such as a file's name or a word, instead of naming columns",
                 do="declare a schema by hand, of the keys that name columns",
             )

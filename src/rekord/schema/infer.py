@@ -1,22 +1,26 @@
 """A schema from evidence: what the values under each key of many records had in common.
 
-The rules: always one value is a scalar, always n are `(n,)`, anything else is `(None,)`; a key that is absent or
-without a kind in any record is optional; the first kind seen decides; byte strings stay Bytes.
+The rules: always one value is a scalar, always n are `(n,)`, anything else is `(None,)`; a key that is absent
+or without a kind in any record is optional; the first kind seen decides; byte strings stay Bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rekord.schema.base import Feature, Kind
+from rekord.schema.dtypes import rounded
 from rekord.schema.feature import Bytes, Float32, Int64
 from rekord.schema.schema import Schema
 from rekord.schema.shapes import Shape
 
 Span = tuple[int, int]
 
+_FLOAT32 = np.dtype("float32")
 _KINDS: tuple[Kind, ...] = ("bytes", "float", "int64")  # the core counts them from 1
 _TYPES: dict[Kind, type[Bytes] | type[Float32] | type[Int64]] = {
     "bytes": Bytes,
@@ -41,7 +45,7 @@ class Differs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyEvidence:
-    """What one key held. Counts are of records; where `steps` is set, kinds, unset and values are of steps."""
+    """What one key held. `present` counts records; where `steps` is set, the rest is about single steps."""
 
     present: int  # records that have it, with a kind
     unset: int = 0
@@ -100,12 +104,14 @@ class KeyEvidence:
             out |= {"min": self.ints[0], "max": self.ints[1]}
         if self.kind == "float":
             if self.floats:
-                out |= {"min": self.floats[0], "max": self.floats[1]}
+                least, most = [rounded(value, _FLOAT32) for value in self.floats]
+                out |= {"min": least, "max": most}
             out |= {name: n for name, n in (("nan", self.nan), ("infinite", self.infinite)) if n}
         if self.kind == "bytes" and self.string_bytes:
             out["bytes"] = list(self.string_bytes)
             out["utf8"] = self.utf8
-            out |= {"format": name for name, holds in (("jpeg", self.jpeg), ("png", self.png)) if holds}
+            if self.jpeg or self.png:
+                out["format"] = "jpeg" if self.jpeg else "png"
         return out
 
 
@@ -152,9 +158,9 @@ def schema_of(evidence: Evidence) -> Schema:
     return Schema(context=context, steps=steps, evidence=said)
 
 
-def step_names(context: Iterable[str], keys: Iterable[str]) -> dict[str, str]:
-    """The column for the steps under each key: the key itself, unless the context has a column of that name."""
-    taken = {*context, *(keys := list(keys))}
+def step_names(context: Collection[str], keys: Collection[str]) -> dict[str, str]:
+    """The column for the steps under each key: of that name, unless a column of the context has it."""
+    taken = {*context, *keys}
     names = {}
     for key in keys:
         name = key

@@ -1,4 +1,4 @@
-"""Rows in whatever form they come: mappings, tuples, tables of columns, told apart without importing any of them."""
+"""Rows in whatever form they come: mappings, tuples, tables, told apart without importing any library."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def column_batches(source: Any, limit: int | None = None) -> Iterator[tuple[int,
 
     A column is an array of numbers, or a list of values with None where there is none.
     """
+    cut: Callable[[int, int], dict[str, Any]]
     if isinstance(source, Mapping):
         whole = _checked_columns(source)
         rows = len(next(iter(whole.values()))) if whole else 0
@@ -43,7 +44,7 @@ def column_batches(source: Any, limit: int | None = None) -> Iterator[tuple[int,
     rows = rows if limit is None else min(rows, limit)
     for begin in range(0, rows, _BATCH_ROWS):
         end = min(begin + _BATCH_ROWS, rows)
-        yield end - begin, cut(begin, end)
+        yield end - begin, _spread(cut(begin, end))
 
 
 def flat_row(row: Any, index: int, names: Sequence[str] | None) -> dict[str, Any]:
@@ -78,10 +79,10 @@ def _as_mapping(row: Any, index: int, names: Sequence[str] | None) -> Mapping[An
         return {name: row[name] for name in row.keys()}  # noqa: SIM118
     raise _no_row(
         index,
-        f"row {index:,} is a {type(row).__name__}",
+        f"row {index:,} is of type {type(row).__name__}, not a mapping",
         expected=f"{_MAPPINGS}, or tuples",
         found=shown(row),
-        do="give an iterable of mappings: each maps the names of columns to one row's values",
+        do='name the values: {"label": value}',
     )
 
 
@@ -113,6 +114,21 @@ def _flatten(row: Mapping[Any, Any], above: str, index: int, out: dict[str, Any]
 
 def _no_row(index: int, what: str, *, expected: str, found: str, do: str) -> Exception:
     return error("S132", what, location=Location(row=index), expected=expected, found=found, do=do)
+
+
+def _spread(columns: dict[str, Any]) -> dict[str, Any]:
+    """Columns of mappings as a column for each of their names."""
+    flat: dict[str, Any] = {}
+    for name, values in columns.items():
+        if isinstance(values, np.ndarray) or not any(isinstance(value, Mapping) for value in values):
+            flat[name] = values
+            continue
+        rows = [
+            {} if is_missing(value) else flat_row({name: value}, i, None) for i, value in enumerate(values)
+        ]
+        for inner in dict.fromkeys(key for row in rows for key in row):
+            flat[inner] = [row.get(inner) for row in rows]
+    return flat
 
 
 def _is_arrow(source: object) -> bool:
@@ -206,8 +222,8 @@ def _arrow_converter(arrow: Any) -> Callable[[Any], Any] | None:
     if number is None:
         return None
     if inner is None or str(arrow).startswith("dictionary"):
-        return number
-    return lambda values: values if None in values else np.array(values, number)
+        return number  # type: ignore[no-any-return]
+    return lambda values: values if any(value is None for value in values) else np.array(values, number)
 
 
 def _number_type(arrow: Any) -> Any:

@@ -1,0 +1,41 @@
+"""The Python environments of the peers: ours, and one for each package that cannot live beside it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent / ".venvs"
+_PACKAGES = {"tfrecord": ["tfrecord", "numpy"], "dali": ["nvidia-dali-cuda120", "numpy"]}
+
+OWN = "own"
+
+
+class NotInstallableError(Exception):
+    """An environment cannot be made on this machine."""
+
+
+@cache
+def python_of(environment: str) -> str:
+    """The interpreter of an environment, which is made where it is missing."""
+    if environment == OWN:
+        return sys.executable
+    folder = _FOLDER / environment
+    python, ready = folder / "bin" / "python", folder / ".ready"
+    if not ready.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        print(f"installing {_PACKAGES[environment][0]} …", file=sys.stderr)
+        _run([sys.executable, "-m", "venv", str(folder)])
+        _run([str(python), "-m", "pip", "install", "-q", *_PACKAGES[environment]])
+        ready.touch()
+    return str(python)
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        print(done.stderr, file=sys.stderr)
+        raise NotInstallableError("not installable here")

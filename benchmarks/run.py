@@ -1,0 +1,53 @@
+"""`make bench`: rekord beside its peers, in one run.
+
+    run.py [--only GROUP] [--quick] [--repeats N]
+
+A whole run writes RESULTS.md; one that is quick or only of some groups just prints its tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from groups import GROUPS
+from measure import Settings
+from report import Table, as_markdown, for_terminal
+
+RESULTS = Path(__file__).parent / "RESULTS.md"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="rekord beside its peers, in one run")
+    parser.add_argument("--only", action="append", choices=GROUPS, metavar="GROUP", help=", ".join(GROUPS))
+    parser.add_argument("--quick", action="store_true", help="small files, two repeats: a smoke run")
+    parser.add_argument("--repeats", type=int, metavar="N", help="timings of each contender (5)")
+    arguments = parser.parse_args()
+    repeats = arguments.repeats or (2 if arguments.quick else 5)
+    if arguments.quick:
+        settings = Settings(repeats=repeats, min_seconds=0.05, max_seconds=0.3, shrink=20)
+    else:
+        settings = Settings(repeats=repeats)
+
+    begin = time.monotonic()
+    versions: dict[str, str] = {}
+    tables: list[Table] = []
+    for name in arguments.only or GROUPS:
+        for table in GROUPS[name](settings, versions):
+            print(for_terminal(table), flush=True)
+            tables.append(table)
+    minutes = (time.monotonic() - begin) / 60
+    if arguments.quick or arguments.only:
+        print(f"{minutes:.1f} minutes; RESULTS.md is written by a whole run only")
+        return
+    line = (
+        f"median of {repeats} timings after a warm-up, each of whole passes for at least "
+        f"{settings.min_seconds} s, cut off at {settings.max_seconds} s; the run took {minutes:.0f} minutes"
+    )
+    RESULTS.write_text(as_markdown(tables, versions, line))
+    print(f"{minutes:.1f} minutes; written to benchmarks/RESULTS.md")
+
+
+if __name__ == "__main__":
+    main()

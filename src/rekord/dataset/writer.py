@@ -1,0 +1,168 @@
+"""`rk.Writer`: one record file, written row by row or in columns, that appears when it is complete."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from rekord.codec.batch import encoded_batches
+from rekord.codec.encode import checked_schema, row_encoder
+from rekord.errors import EncodeError, RekordError, error
+from rekord.location import Location
+from rekord.records.compress import FlushPoint, FrameSink, checked_compression, frame_sink
+from rekord.storage.files import LOCAL, Storage
+from rekord.storage.publish import Publication
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from rekord.schema import Schema
+
+_BLOCK_BYTES = 4 << 20
+
+
+class Writer:
+    """Writes one record file; it appears, complete and on disk, when the `with` block ends well.
+
+    ```python
+    with rk.Writer("train.tfrecord", schema) as writer:
+        for row in rows:
+            writer.write(row)
+    ```
+    When the block raises, nothing appears and what was at `path` stays. A row that does not fit is an
+    EncodeError with its number; it is not written, and the next one can be.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        schema: Schema,
+        *,
+        compression: str | None = None,
+        storage: Storage = LOCAL,
+    ) -> None:
+        self.path = os.fsdecode(path)
+        self.schema = checked_schema(schema)
+        self.compression = checked_compression(compression)
+        self._encoder = row_encoder(schema)
+        self._publication = Publication(self.path, storage)
+        self._sink: FrameSink | None = None
+        self._in_columns = 0
+        self._given = 0  # rows, those that were refused too
+        self._whole = True  # nothing that was taken from the encoder is missing in the file
+        self._closed = False
+
+    @property
+    def records(self) -> int:
+        """How many records have been written so far."""
+        return self._encoder.appended + self._in_columns
+
+    @property
+    def flush_points(self) -> list[FlushPoint]:
+        """Where a compressed file can be entered, apart from its beginning."""
+        return [] if self._sink is None else list(self._sink.flush_points)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Write one row."""
+        if self._sink is None or self._closed:
+            self._open()
+        try:
+            waiting = self._encoder.append(row)
+        except RekordError as failure:
+            failure.location = failure.location.within(path=self.path, row=self._given)
+            raise
+        finally:
+            self._given += 1
+        if waiting >= _BLOCK_BYTES:
+            self._flush()
+
+    def write_columns(self, batch: Any) -> None:
+        """Write many rows: a dict of NumPy columns, or a pyarrow RecordBatch or Table. All of them, or none."""
+        sink = self._open()
+        try:
+            pieces = encoded_batches(batch, self.schema, enough_bytes=_BLOCK_BYTES)
+            self._given += pieces.rows
+        except RekordError as failure:
+            row = failure.location.row
+            failure.location = replace(failure.location, row=None if row is None else row + self._given)
+            failure.location = failure.location.within(path=self.path)
+            raise
+        self._flush()
+        self._whole = False
+        try:
+            for frames, rows in pieces:
+                sink.write(frames)
+                self._in_columns += rows
+        except EncodeError:  # a record too large; the rows before it are in the file
+            self._whole = True
+            raise
+        self._whole = True
+
+    def close(self) -> None:
+        """Complete the file and put it in its place. Closing twice is fine."""
+        if self._closed:
+            return
+        sink = self._open()
+        try:
+            if not self._whole:
+                raise self._refused("was interrupted while it wrote, so that records are missing")
+            self._flush()
+            sink.finish()
+        except BaseException:
+            self.discard()
+            raise
+        self._closed = True
+        self._publication.complete()
+
+    def discard(self) -> None:
+        """Give the file up; nothing appears."""
+        if not self._closed and self._sink is not None:
+            self._publication.discard()
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+    def __del__(self) -> None:
+        # Never closed: a staged file that nobody will complete.
+        with suppress(Exception):
+            self.discard()
+
+    def _open(self) -> FrameSink:
+        if self._closed:
+            raise self._refused("is closed")
+        if self._sink is None:
+            self._sink = frame_sink(self.compression, self._publication.open().write)
+        return self._sink
+
+    def _flush(self) -> None:
+        assert self._sink is not None
+        if not self._whole:
+            raise self._refused("was interrupted while it wrote, so that records are missing")
+        self._whole = False
+        self._sink.write(self._encoder.take())
+        self._whole = True
+
+    def _refused(self, what: str) -> RekordError:
+        return error(
+            "U610",
+            f"the writer {what}",
+            location=Location(path=self.path),
+            expected="a writer that is open",
+            found="a closed one" if self._closed else "an unfinished one",
+            do="write inside the `with` block, or open another Writer",
+        )
