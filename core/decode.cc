@@ -49,7 +49,11 @@ Decoder::Decoder(std::shared_ptr<const Plan> plan, std::shared_ptr<Pool> pool)
     wanted_ += lane.wanted;
   }
   // No header is longer than its words, so that this one never stands anywhere.
-  static const Header nothing{SlotSpec{.key = std::string(kPadding, ' ')}};
+  static const Header nothing = [] {
+    SlotSpec spec;
+    spec.key.assign(kPadding, ' ');
+    return Header(spec);
+  }();
   lanes_.back().header = &nothing;
   lanes_.back().varies = true;
   start();
@@ -134,7 +138,6 @@ bool Decoder::find_features(Bytes payload) {
       lane = find_lane(at, left);
       if (guess) {
         ++wrong_guesses_;
-        if (lane != nullptr && !lane->varies) lane->header->expect(lane->value_bytes, lane->expected);
         // A new place may move `order_`: the rest of this row goes without.
         if (lane != nullptr && place < known_places)
           order_[place] = lane;
@@ -164,7 +167,12 @@ Decoder::Lane* Decoder::find_lane(const std::byte* at, size_t left) noexcept {
   const uint32_t slot = plan_->lookup().candidate(at + 4, key_bytes);
   if (slot == Lookup::kNone) return nullptr;
   Lane& lane = lanes_[slot];
-  return lane.header->matches(at, lane.value_bytes) ? &lane : nullptr;
+  const size_t before = lane.value_bytes;
+  if (!lane.header->matches(at, lane.value_bytes)) return nullptr;
+  // The header that is expected and the length that goes with it change together, also
+  // where nothing is guessed: a later guess relies on both.
+  if (lane.value_bytes != before && !lane.varies) lane.header->expect(lane.value_bytes, lane.expected);
+  return &lane;
 }
 
 bool Decoder::find_entry(const std::byte*& at, const std::byte* end) {

@@ -49,13 +49,13 @@ class Decoder {
 
   // Everything about a slot that finding its features touches, side by side.
   struct Lane {
-    // The header as it was last time.
+    // The header as it was last time, for `value_bytes`; none yet.
     std::array<uint64_t, Header::kMostWords> expected{};
     uint64_t second_mask = 0;  // of the second word, which may be the last
     uint64_t tail_mask = 0;    // of the last word, where there are more than two
     uint32_t last_word = 0;
     uint32_t header_bytes = 0;
-    size_t value_bytes = 0;
+    size_t value_bytes = ~size_t{0};
     uint64_t seen = 0;  // the stamp of the row that had it last
     const Header* header = nullptr;
     uint32_t slot = 0;

@@ -61,6 +61,14 @@ std::byte* put_varints(std::byte* at, const int64_t* values, size_t count) noexc
       for (int i = 0; i < 8; ++i) word |= static_cast<uint64_t>(values[i]) << (8 * i);
       store_le<uint64_t>(at, word);
       at += 8;
+    } else if (any >> 56 == 0) {
+      // Without a branch on how long each one is: lengths that vary cannot be foretold.
+      for (int i = 0; i < 8; ++i) {
+        const auto value = static_cast<uint64_t>(values[i]);
+        const size_t bytes = varint_bytes(value);
+        store_le<uint64_t>(at, split_groups(value) | (kTopBits & ((uint64_t{1} << (8 * (bytes - 1))) - 1)));
+        at += bytes;
+      }
     } else {
       for (int i = 0; i < 8; ++i) at = put_varint(at, static_cast<uint64_t>(values[i]));
     }
@@ -394,7 +402,7 @@ ColumnWriter::ColumnWriter(std::shared_ptr<const Plan> features, std::shared_ptr
       fills_(fills_of(writer_.features_plan())) {
   cells_.resize(fills_.size());
   if (writer_.sequence()) steps_.resize(writer_.steps_plan().slots().size());
-  strings_.resize(cells_.size() + steps_.size());
+  strings_.resize(cells_.size() + steps_.size(), std::vector<Bytes>(1));
   step_cells_.resize(steps_.size());
 }
 
@@ -423,6 +431,20 @@ std::vector<ColumnWriter::Fill> ColumnWriter::fills_of(const Plan& plan) {
 
 namespace {
 
+bool fits(const SlotSpec& spec, size_t count) noexcept {
+  if (!spec.ragged) return count == spec.count;
+  return spec.count == 0 ? count == 0 : count % spec.count == 0;
+}
+
+// The i-th string of a column.
+Bytes string_at(const ColumnView& column, size_t i) noexcept {
+  if (column.strings != nullptr) return column.strings[i];
+  const bool wide = column.ends != nullptr;
+  const int64_t begin = wide ? column.ends[i] : column.short_ends[i];
+  const int64_t end = wide ? column.ends[i + 1] : column.short_ends[i + 1];
+  return {column.data + begin, static_cast<size_t>(end - begin)};
+}
+
 // The values of one row of a column. Strings that lie end to end are noted in `strings`,
 // behind those that are there, and the cell is left to be pointed at them.
 Problem cell_of(const ColumnView& column, const SlotSpec& spec, size_t row,
@@ -432,9 +454,7 @@ Problem cell_of(const ColumnView& column, const SlotSpec& spec, size_t row,
   if (column.offsets != nullptr) {
     first = static_cast<size_t>(column.offsets[row]);
     count = static_cast<size_t>(column.offsets[row + 1]) - first;
-    const bool fits = !spec.ragged ? count == spec.count
-                                   : spec.count == 0 ? count == 0 : count % spec.count == 0;
-    if (!fits) return {Fault::wrong_count, 0, spec.count, count};
+    if (!fits(spec, count)) return {Fault::wrong_count, 0, spec.count, count};
   }
   cell.present = true;
   cell.count = count;
@@ -449,20 +469,12 @@ Problem cell_of(const ColumnView& column, const SlotSpec& spec, size_t row,
   if (column.strings != nullptr) {
     cell.values = column.strings + first;
   } else {
-    for (size_t i = first; i < first + count; ++i) {
-      const bool wide = column.ends != nullptr;
-      const int64_t begin = wide ? column.ends[i] : column.short_ends[i];
-      const int64_t end = wide ? column.ends[i + 1] : column.short_ends[i + 1];
-      strings.push_back({column.data + begin, static_cast<size_t>(end - begin)});
-    }
+    for (size_t i = first; i < first + count; ++i) strings.push_back(string_at(column, i));
     cell.values = nullptr;
   }
-  if (column.check_utf8) {
-    const Bytes* values =
-        column.strings != nullptr ? column.strings + first : strings.data() + strings.size() - count;
+  if (column.check_utf8)
     for (size_t i = 0; i < count; ++i)
-      if (!is_utf8(values[i])) return {Fault::not_utf8, 0, 0, i};
-  }
+      if (!is_utf8(string_at(column, first + i))) return {Fault::not_utf8, 0, 0, i};
   return {};
 }
 
@@ -480,10 +492,23 @@ ColumnWriter::Outcome ColumnWriter::gather(std::span<const ColumnView> columns,
       continue;
     }
     std::vector<Bytes>& strings = strings_[slot];
+    // One value a row, by far the most common column.
+    if (specs[slot].count == 1 && column.offsets == nullptr && !column.check_utf8) [[likely]] {
+      if (column.ints != nullptr) {
+        cell = {column.ints + row, 1, true};
+      } else if (column.floats != nullptr) {
+        cell = {column.floats + row, 1, true};
+      } else {
+        strings[0] = string_at(column, row);
+        cell = {strings.data(), 1, true};
+      }
+      continue;
+    }
     strings.clear();
     if (const Problem problem = cell_of(column, specs[slot], row, strings, cell))
       return {row, problem, slot};
     if (cell.values == nullptr) cell.values = strings.data();
+    if (strings.empty()) strings.resize(1);  // as the common case wants it
   }
   for (uint32_t slot = 0; slot < steps.size(); ++slot) {
     const StepsView& view = steps[slot];
@@ -518,11 +543,46 @@ ColumnWriter::Outcome ColumnWriter::gather(std::span<const ColumnView> columns,
   return {row, {}, 0};
 }
 
+namespace {
+
+// Whether any row could be refused at all.
+bool may_fail(const ColumnView& column, const SlotSpec& spec) noexcept {
+  const bool holes = column.absent || column.valid != nullptr;
+  return (holes && spec.missing == Missing::refuse) || column.offsets != nullptr || column.check_utf8;
+}
+
+Problem problem_of(const ColumnView& column, const SlotSpec& spec, size_t row) noexcept {
+  if (column.absent || (column.valid != nullptr && column.valid[row] == 0))
+    return {spec.missing == Missing::refuse ? Fault::missing : Fault::none, 0, 0, 0};
+  size_t first = row * spec.count;
+  size_t count = spec.count;
+  if (column.offsets != nullptr) {
+    first = static_cast<size_t>(column.offsets[row]);
+    count = static_cast<size_t>(column.offsets[row + 1]) - first;
+    if (!fits(spec, count)) return {Fault::wrong_count, 0, spec.count, count};
+  }
+  if (column.check_utf8)
+    for (size_t i = 0; i < count; ++i)
+      if (!is_utf8(string_at(column, first + i))) return {Fault::not_utf8, 0, 0, i};
+  return {};
+}
+
+}  // namespace
+
 ColumnWriter::Outcome ColumnWriter::check(std::span<const ColumnView> columns,
                                           std::span<const StepsView> steps, size_t rows) {
-  for (size_t row = 0; row < rows; ++row)
+  // Column by column, as they lie in memory; of several problems the first row's counts.
+  Outcome first{rows, {}, 0};
+  for (uint32_t slot = 0; slot < columns.size(); ++slot) {
+    const SlotSpec& spec = writer_.features_plan().slots()[slot];
+    if (!may_fail(columns[slot], spec)) continue;
+    for (size_t row = 0; row < first.rows; ++row)
+      if (const Problem problem = problem_of(columns[slot], spec, row)) first = {row, problem, slot};
+  }
+  if (steps.empty()) return first;
+  for (size_t row = 0; row < first.rows; ++row)
     if (const Outcome outcome = gather(columns, steps, row); outcome.problem) return outcome;
-  return {rows, {}, 0};
+  return first;
 }
 
 ColumnWriter::Outcome ColumnWriter::write(std::span<const ColumnView> columns,

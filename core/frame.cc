@@ -86,22 +86,24 @@ Scan scan(Bytes bytes, uint64_t remaining, std::vector<Extent>& payloads) {
   }
 }
 
-Resync find_frame(Bytes bytes, size_t from, uint64_t remaining) noexcept {
+Resync find_frame(Bytes bytes, size_t from, uint64_t remaining, uint64_t budget) noexcept {
   size_t at = from;
+  uint64_t spent = 0;
   for (; at + kHeaderBytes <= bytes.size(); ++at) {
     const std::byte* header = bytes.data() + at;
     if (!header_agrees(header)) continue;
     const uint64_t length = load_le<uint64_t>(header);
     const uint64_t most = remaining - at;
-    if (most < kFramingBytes || length > most - kFramingBytes) continue;
+    if (most < kFramingBytes || length > most - kFramingBytes || length > budget - spent) continue;
     const size_t have = bytes.size() - at;
     if (have < kFramingBytes || length > have - kFramingBytes)
-      return {at, false, length + kFramingBytes};
+      return {at, false, length + kFramingBytes, spent};
     const Bytes payload(header + kHeaderBytes, static_cast<size_t>(length));
     if (load_le<uint32_t>(payload.data() + payload.size()) == masked_crc32c(payload))
-      return {at, true, 0};
+      return {at, true, 0, spent};
+    spent += length;
   }
-  return {std::min(at, bytes.size()), false, kHeaderBytes};
+  return {std::min(at, bytes.size()), false, kHeaderBytes, spent};
 }
 
 void write_frame(std::byte* out, Bytes payload) noexcept {

@@ -69,11 +69,16 @@ struct Resync {
   size_t offset = 0;  // of a frame, or of the first byte that has not been ruled out
   bool found = false;
   uint64_t needed = 0;  // where not found: bytes from `offset` on that would settle it
+  uint64_t spent = 0;   // bytes of payloads that were verified in vain
 };
 
 // The first frame at or after `from` of which *both* checksums agree. A length
-// checksum alone agrees by chance once in four billion bytes.
-Resync find_frame(Bytes bytes, size_t from, uint64_t remaining) noexcept;
+// checksum alone agrees by chance once in four billion bytes, so a second one is
+// hardly ever computed in vain; a file that is made of agreeing headers could still
+// make the search quadratic, which is why a candidate longer than what is left of
+// `budget` is passed over.
+Resync find_frame(Bytes bytes, size_t from, uint64_t remaining,
+                  uint64_t budget = ~uint64_t{0}) noexcept;
 
 // True where twelve bytes could begin a frame: the length agrees with its checksum.
 bool header_agrees(const std::byte* header) noexcept;

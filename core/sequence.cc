@@ -49,11 +49,18 @@ std::vector<StepColumn> SequenceDecoder::finish_steps() {
   return columns;
 }
 
+void SequenceDecoder::fail(Problem problem, uint32_t slot, const FeatureView& view) noexcept {
+  if (failed_) return;
+  if (!view.lists->empty())
+    problem.at = static_cast<uint64_t>(view.lists->front().data() - payload_.data());
+  failed_ = {problem, slot};
+}
+
 void SequenceDecoder::refuse_unknown(const Plan& plan, std::string_view key) noexcept {
   if (!plan.strict()) return;
   const auto at = reinterpret_cast<const std::byte*>(key.data()) - payload_.data();
-  fail({Fault::unknown_key, static_cast<uint64_t>(at), static_cast<uint64_t>(at), key.size()},
-       RowProblem::kNoSlot);
+  if (!failed_)
+    failed_ = {{Fault::unknown_key, static_cast<uint64_t>(at), static_cast<uint64_t>(at), key.size()}};
 }
 
 void SequenceDecoder::feature(std::string_view key, const FeatureView& view) {
@@ -66,7 +73,7 @@ void SequenceDecoder::feature(std::string_view key, const FeatureView& view) {
   if (context_[slot].add_feature(view, rows_, slab_))
     seen_[slot] = stamp_;
   else
-    fail(context_[slot].problem(), slot);
+    fail(context_[slot].problem(), slot, view);
 }
 
 void SequenceDecoder::begin_steps(std::string_view key) {
@@ -87,7 +94,7 @@ void SequenceDecoder::step(const FeatureView& view) {
   if (steps.builder.add_feature(view, steps.count, slab_))
     ++steps.count;
   else
-    fail(steps.builder.problem(), static_cast<uint32_t>(context_.size()) + list_);
+    fail(steps.builder.problem(), static_cast<uint32_t>(context_.size()) + list_, view);
 }
 
 void SequenceDecoder::end_steps() {

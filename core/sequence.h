@@ -36,9 +36,8 @@ class SequenceDecoder {
   void step(const FeatureView& view);
   void end_steps();
 
-  void fail(Problem problem, uint32_t slot) noexcept {
-    if (!failed_) failed_ = {problem, slot};
-  }
+  // Remembers the first problem of the row, and where its feature stands.
+  void fail(Problem problem, uint32_t slot, const FeatureView& view) noexcept;
   void refuse_unknown(const Plan& plan, std::string_view key) noexcept;
   void cut_to_rows() noexcept;
   RowProblem finish_row();

@@ -18,12 +18,24 @@ namespace {
 template <class Item>
 using Array = nb::ndarray<const Item, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
+// What a piece is begun with: enough that it need not grow on the way.
+constexpr size_t kMostStart = 4 << 20;
+constexpr size_t kSlack = 256 << 10;
+
 // A place to point at where there are no values: a null pointer would mean another kind.
 constexpr int64_t kNothing = 0;
 
 template <class Item>
 const Item* start_of(const Array<Item>& array) noexcept {
   return array.data() != nullptr ? array.data() : reinterpret_cast<const Item*>(&kNothing);
+}
+
+bool is_ascii(const std::byte* data, size_t bytes) noexcept {
+  uint64_t any = 0;
+  size_t i = 0;
+  for (; i + 8 <= bytes; i += 8) any |= load_le<uint64_t>(data + i);
+  for (; i < bytes; ++i) any |= std::to_integer<uint64_t>(data[i]);
+  return (any & kTopBits) == 0;
 }
 
 void require(bool holds, const char* what) {
@@ -94,12 +106,14 @@ class Holder {
       return array.size();
     }
     if (nb::isinstance<nb::list>(given)) return objects(nb::cast<nb::list>(given), spec, view);
-    if (nb::isinstance<StringColumn>(given)) return native_strings(given, spec, view);
     const auto parts = nb::cast<nb::tuple>(given);
-    require(parts.size() == 2, "strings are (ends, data)");
+    require(parts.size() == 2, "strings are (ends, data), or (column, known to be UTF-8)");
+    if (nb::isinstance<StringColumn>(parts[0]))
+      return native_strings(parts[0], nb::cast<bool>(parts[1]), spec, view);
     const auto& data = hold<uint8_t>(parts[1]);
     view.data = reinterpret_cast<const std::byte*>(start_of(data));
-    view.check_utf8 = spec.utf8;
+    // One look at all bytes together is much quicker than one at each string.
+    view.check_utf8 = spec.utf8 && !is_ascii(view.data, data.size());
     if (Array<int32_t> narrow; nb::try_cast(parts[0], narrow)) {
       const auto& ends = short_ints_.emplace_back(std::move(narrow));
       view.short_ends = ends.data();
@@ -140,14 +154,20 @@ class Holder {
     return held.size();
   }
 
-  size_t native_strings(nb::handle given, const SlotSpec& spec, ColumnView& view) {
+  // Strings that a batch was read into, or that were packed for this.
+  size_t native_strings(nb::handle given, bool known_utf8, const SlotSpec& spec, ColumnView& view) {
     objects_.emplace_back(nb::make_tuple(given));
     const auto& column = nb::cast<const StringColumn&>(given);
+    view.check_utf8 = spec.utf8 && !known_utf8;
+    if (column.packed()) {
+      view.data = column.data()->data();
+      view.ends = reinterpret_cast<const int64_t*>(column.ends()->data());
+      return column.size();
+    }
     auto& strings = strings_.emplace_back();
     strings.reserve(column.size() + 1);
     for (size_t i = 0; i < column.size(); ++i) strings.push_back(column.at(i));
     view.strings = strings.data();
-    view.check_utf8 = spec.utf8;
     return column.size();
   }
 
@@ -194,7 +214,7 @@ class ColumnBatch {
     ColumnWriter::Outcome outcome;
     {
       nb::gil_scoped_release unlocked;
-      out.start(writer_.pool(), std::min<size_t>(enough, 1 << 20));
+      out.start(writer_.pool(), std::min(enough, kMostStart) + kSlack);
       if (with_ends) ends.start(writer_.pool(), 1024);
       outcome = writer_.write(columns_, steps_, std::min(begin, rows_), rows_, enough, framed, out,
                               with_ends ? &ends : nullptr);
@@ -230,6 +250,59 @@ class ColumnBatch {
   size_t rows_;
 };
 
+// A list of bytes, or (for texts) of str that UTF-8 can hold, exact types only, as
+// (values, valid or None); None where a value needs a closer look. Short strings are
+// packed into one buffer, so that writing does not run after each of them again.
+nb::object plain_strings(const nb::list& list, bool text, const std::shared_ptr<Pool>& pool) {
+  constexpr size_t kPackedAtMost = 256;
+  const size_t count = list.size();
+  Growing<std::byte> data;
+  Growing<int64_t> ends;
+  Growing<uint8_t> valid;
+  data.start(*pool, count * 16);
+  ends.start(*pool, count + 1);
+  ends.push(0);
+  bool packed = true;
+  bool known_utf8 = true;
+  for (nb::handle value : list) {
+    Bytes string;
+    if (PyBytes_CheckExact(value.ptr())) {
+      known_utf8 = false;
+      string = {reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(value.ptr())),
+                static_cast<size_t>(PyBytes_GET_SIZE(value.ptr()))};
+    } else if (text && PyUnicode_CheckExact(value.ptr())) {
+      Py_ssize_t length = 0;
+      const char* characters = PyUnicode_AsUTF8AndSize(value.ptr(), &length);
+      if (characters == nullptr) {
+        PyErr_Clear();  // a lone surrogate
+        return nb::none();
+      }
+      string = {reinterpret_cast<const std::byte*>(characters), static_cast<size_t>(length)};
+    } else if (!value.is_none()) {
+      return nb::none();
+    }
+    const size_t row = ends.size() - 1;
+    if (value.is_none() && !valid) {
+      valid.start(*pool, count);
+      std::memset(valid.data(), 1, count);
+      valid.grow_by(count);
+    }
+    if (value.is_none()) valid.data()[row] = 0;
+    packed = packed && string.size() <= kPackedAtMost;
+    if (packed && !string.empty()) {
+      data.reserve(*pool, string.size());
+      std::memcpy(data.end(), string.data(), string.size());
+      data.grow_by(string.size());
+    }
+    ends.push(static_cast<int64_t>(data.size()));
+  }
+  nb::object flags = nb::none();
+  if (valid) flags = output_array<uint8_t>(valid.block(), count);
+  if (!packed) return nb::make_tuple(nb::none(), flags);
+  StringColumn column(data.release(), ends.release(), count);
+  return nb::make_tuple(nb::make_tuple(nb::cast(std::move(column)), known_utf8), flags);
+}
+
 }  // namespace
 
 void bind_encode(nb::module_& module) {
@@ -239,7 +312,8 @@ void bind_encode(nb::module_& module) {
            nb::arg("features"), nb::arg("steps").none(), nb::arg("pool"), nb::arg("columns"),
            nb::arg("lists"), nb::arg("rows"),
            "`columns`: (values, offsets or None, valid or None) a slot, None where it is absent;\n"
-           "values are an int64 or float32 array, (ends, data) arrays, or a list of bytes and str.\n"
+           "values are an int64 or float32 array, (ends, data) arrays, (StringColumn, known to be\n"
+           "UTF-8), or a list of bytes and str.\n"
            "`lists`: (column of the steps, number of steps, offsets, valid or None) a slot.")
       .def("check", &ColumnBatch::check,
            "(row, problem, slot) of the first row that cannot be written, or None.")
@@ -248,6 +322,10 @@ void bind_encode(nb::module_& module) {
            "Write rows from `begin` on until there are enough bytes.\n\n"
            "Gives (records, row it came to, ends of records or None, (problem, slot) of that row\n"
            "or None).");
+
+  module.def("plain_strings", &plain_strings, nb::arg("list"), nb::arg("text"), nb::arg("pool"),
+             "(strings packed or None where they are long, valid or None) of a list of bytes, or of\n"
+             "str if `text`, and None; None where there is anything else.");
 }
 
 }  // namespace rekord

@@ -36,14 +36,15 @@ nb::list cut_payloads(nb::handle buffer, const Extents& extents) {
   return out;
 }
 
-nb::tuple find_next(nb::handle buffer, size_t begin, size_t end, uint64_t remaining) {
+nb::tuple find_next(nb::handle buffer, size_t begin, size_t end, uint64_t remaining,
+                    uint64_t budget) {
   Buffer view(buffer);
   Resync result;
   {
     nb::gil_scoped_release unlocked;
-    result = find_frame(view.part(begin, end), 0, remaining);
+    result = find_frame(view.part(begin, end), 0, remaining, budget);
   }
-  return nb::make_tuple(result.found, result.offset, result.needed);
+  return nb::make_tuple(result.found, result.offset, result.needed, result.spent);
 }
 
 struct Surveyed {
@@ -148,9 +149,10 @@ void bind_frames(nb::module_& module) {
   module.def("payloads", &cut_payloads, nb::arg("buffer"), nb::arg("extents"),
              "The payloads of a scanned stretch, copied out.");
   module.def("find_frame", &find_next, nb::arg("buffer"), nb::arg("begin"), nb::arg("end"),
-             nb::arg("remaining"),
+             nb::arg("remaining"), nb::arg("budget"),
              "Look for a whole frame in buffer[begin:end].\n\n"
-             "Gives (found, offset from begin, bytes from there that would settle it).");
+             "Gives (found, offset from begin, bytes from there that would settle it, bytes of\n"
+             "payloads that were verified in vain).");
   module.def("survey", &survey_payloads, nb::arg("buffer"), nb::arg("extents"),
              nb::arg("sequence"),
              "The payloads of a stretch that are not plainly good:\n"

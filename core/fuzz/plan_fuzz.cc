@@ -378,26 +378,35 @@ std::vector<std::byte> padded(Bytes payload) {
 
 bool of_the_plan(Fault fault) { return fault >= Fault::missing; }
 
-void require_outcome(const RowProblem& problem, const Row& row, Bytes payload) {
+void require_refusal(const RowProblem& problem, const Row& row, Bytes payload) {
   require(problem.problem.at <= payload.size());
-  if (!problem) {
-    require(!row.wire && !row.refused);
-  } else if (of_the_plan(problem.problem.fault)) {
-    require(row.refused);
-  } else {
-    require(row.wire || row.unnoticed);
-  }
+  require(of_the_plan(problem.problem.fault) ? row.refused : row.wire || row.unnoticed);
 }
 
+// Adds the rows, all of them before any is settled or one by one; gives those accepted.
 template <class AnyDecoder, class Expect>
-std::vector<Row> decode(AnyDecoder& decoder, const std::vector<Bytes>& payloads, Expect&& expect) {
-  std::vector<Row> accepted;
-  for (const Bytes payload : payloads) {
-    Row row = expect(payload);
-    const RowProblem problem = decoder.add(payload, nullptr);
-    require_outcome(problem, row, payload);
-    if (!problem) accepted.push_back(std::move(row));
-    require(decoder.rows() == accepted.size());
+std::vector<Row> decode(AnyDecoder& decoder, const std::vector<Bytes>& payloads, bool at_once,
+                        Expect&& expect) {
+  std::vector<Row> rows, accepted;
+  for (const Bytes payload : payloads) rows.push_back(expect(payload));
+  for (size_t next = 0; next < payloads.size();) {
+    // A problem is that of the first row which is not in the batch, whenever it shows.
+    const size_t first = next;
+    RowProblem problem;
+    do {
+      problem = decoder.add(payloads[next], nullptr);
+      ++next;
+    } while (!problem && at_once && next < payloads.size());
+    if (!problem) problem = decoder.settle();
+    const size_t good = decoder.rows() - accepted.size();
+    require(problem ? first + good < next : first + good == next);
+    for (size_t i = first; i < first + good; ++i) {
+      require(!rows[i].wire && !rows[i].refused);
+      accepted.push_back(rows[i]);
+    }
+    if (!problem) continue;
+    require_refusal(problem, rows[first + good], payloads[first + good]);
+    next = first + good + 1;
   }
   return accepted;
 }
@@ -408,6 +417,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Choices choices({reinterpret_cast<const std::byte*>(data), size});
   const uint8_t first = choices.next();
   const bool sequence = (first & 1) != 0, strict = (first & 2) != 0, own = (first & 4) != 0;
+  const bool at_once = (first & 8) != 0;
   std::vector<SlotSpec> context, steps;
   if (!own) {
     context = read_slots(choices);
@@ -418,7 +428,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto a = padded(left.first(left.size() * cut / 255)), b = padded(left.subspan(left.size() * cut / 255));
   const Bytes payload_a(a.data(), a.size() - kPadding), payload_b(b.data(), b.size() - kPadding);
   if (own) {
-    Own sink{{}, {}, {}, first >> 3u};
+    Own sink{{}, {}, {}, static_cast<unsigned>(first) >> 4};
     Scratch scratch;
     Walk<Own> walk(payload_a, sink, scratch);
     static_cast<void>(sequence ? walk.sequence() : walk.example());
@@ -432,14 +442,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!sequence) {
     Decoder decoder(plan, pool);
     const std::vector<Row> rows =
-        decode(decoder, payloads, [&](Bytes payload) { return example_row(*plan, payload); });
+        decode(decoder, payloads, at_once, [&](Bytes payload) { return example_row(*plan, payload); });
     require_columns(*plan, decoder.finish(), rows);
     return 0;
   }
   const auto step_plan = std::make_shared<const Plan>(std::move(steps), strict);
   SequenceDecoder decoder(plan, step_plan, pool);
   const std::vector<Row> rows = decode(
-      decoder, payloads, [&](Bytes payload) { return sequence_row(*plan, *step_plan, payload); });
+      decoder, payloads, at_once, [&](Bytes payload) { return sequence_row(*plan, *step_plan, payload); });
   require_columns(*plan, decoder.finish_context(), rows);
   require_steps(*step_plan, decoder.finish_steps(), rows);
   return 0;

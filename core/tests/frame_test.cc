@@ -230,5 +230,21 @@ TEST("a search that needs more bytes says where from and how many") {
   CHECK_EQ(few.needed, kHeaderBytes);
 }
 
+TEST("a search verifies no more bytes in vain than it may") {
+  // Headers that all agree, each claiming half of the file: without a limit the
+  // search would verify half the file at every twelfth byte.
+  Buffer bytes;
+  const size_t headers = 2000;
+  const Buffer header = claim(headers * kHeaderBytes / 2);
+  for (size_t i = 0; i < headers; ++i) bytes.insert(bytes.end(), header.begin(), header.end());
+  bytes.insert(bytes.end(), kAbc.begin(), kAbc.end());
+  const uint64_t budget = 50'000;
+  const Resync limited = find_frame(bytes, 0, bytes.size(), budget);
+  CHECK(limited.found);
+  CHECK_EQ(limited.offset, headers * kHeaderBytes);
+  CHECK(limited.spent <= budget);
+  CHECK(find_frame(bytes, 0, bytes.size()).spent > 100 * budget);
+}
+
 }  // namespace
 }  // namespace rekord

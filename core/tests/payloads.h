@@ -227,13 +227,23 @@ class Reading {
   explicit Reading(std::vector<SlotSpec> slots, bool strict = false)
       : plan_(std::make_shared<Plan>(std::move(slots), strict)), decoder_(plan_, pool_) {}
 
-  RowProblem add(const Buffer& payload) { return decoder_.add(Padded(payload), nullptr); }
+  RowProblem add(const Buffer& payload) { return add_all({payload}); }
+
+  // Rows that the decoder may keep for a while before it moves their values.
+  RowProblem add_all(const std::vector<Buffer>& payloads) {
+    std::vector<Padded> kept;
+    kept.reserve(payloads.size());
+    for (const Buffer& payload : payloads)
+      if (RowProblem problem = decoder_.add(kept.emplace_back(payload), nullptr)) return problem;
+    return decoder_.settle();
+  }
 
   // The same from memory that long values are viewed in.
   RowProblem add_from_slab(const Buffer& payload) {
     const BlockRef slab = pool_->acquire(payload.size() + kPadding);
     std::memcpy(slab->data(), payload.data(), payload.size());
-    return decoder_.add({slab->data(), payload.size()}, slab);
+    if (RowProblem problem = decoder_.add({slab->data(), payload.size()}, slab)) return problem;
+    return decoder_.settle();
   }
 
   size_t rows() const { return decoder_.rows(); }

@@ -214,6 +214,18 @@ def test_a_path_without_records_is_exit_code_3(
     assert f"where     {tmp_path / name}" in printed.err
 
 
+def test_a_file_that_cannot_be_opened_is_a_finding_and_exit_code_3(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shard(folder, 1).unlink()
+    shard(folder, 1).symlink_to(folder / "gone")
+    assert run(["check", str(folder), "--json"]) == 3
+    report = json.loads(capsys.readouterr().out)
+    assert (report["files"], report["records"], report["unreadable"]) == (3, 40, 1)
+    (finding,) = report["findings"]
+    assert (finding["code"], finding["path"]) == ("X501", str(shard(folder, 1)))
+
+
 def test_hostile_names_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tmp_path / "data"
     data.mkdir()

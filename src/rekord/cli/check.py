@@ -64,6 +64,8 @@ def check(
         out.say_json(report.to_dict())
     else:
         report = check_aloud(files, folder=paths[0] if len(paths) == 1 else "", max_findings=max_findings)
+    if report.unreadable:
+        return 3
     return 0 if report.ok else 1
 
 

@@ -35,11 +35,17 @@ def assemble(plan: CodecPlan, taken: Any, rows: int) -> dict[str, Column]:
 
 
 def _columns(group: Group, raws: Sequence[Raw], rows: int) -> dict[str, Column]:
-    out = {}
+    out: dict[str, Column] = {}
     for field in group.fields:
-        if field.name in group.wanted:
+        if field.name not in group.wanted:
+            continue
+        if not field.as_stored:
             parts = raws[field.first : field.first + len(field.slots)]
             out[field.name] = _column(field, parts, rows)
+            continue
+        values = raws[field.first][0]
+        strings = isinstance(values, _core.StringColumn)
+        out[field.name] = Strings(values, text=field.text) if strings else values
     return out
 
 

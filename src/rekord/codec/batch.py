@@ -6,15 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from rekord import _core
 from rekord.codec.arrow_in import arrow_batches, from_arrow, is_arrow
 from rekord.codec.encode import checked_schema, pool
-from rekord.codec.nested import Array
 from rekord.codec.plan import CodecPlan, Field, compile_plan
 from rekord.codec.rows import Judge
-from rekord.codec.slots import ByRow, Slots, by_rows, slots_of, steps_of
+from rekord.codec.slots import ByRow, Slots, slots_of, steps_of
 from rekord.codec.unfit import Unfit, described
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -26,13 +23,15 @@ _NO_LIMIT = 1 << 62
 class EncodedBatches:
     """The records of a batch, encoded piece by piece as they are asked for: (frames, rows) each."""
 
-    def __init__(self, batches: list[tuple[_core.ColumnBatch, int]], plan: CodecPlan, enough_bytes: int) -> None:
+    def __init__(
+        self, batches: list[tuple[_core.ColumnBatch, int]], plan: CodecPlan, enough_bytes: int
+    ) -> None:
         self._batches = batches
         self._plan = plan
         self._enough_bytes = enough_bytes
         self.rows = sum(rows for _, rows in batches)
 
-    def __iter__(self) -> Iterator[tuple[Array, int]]:
+    def __iter__(self) -> Iterator[tuple[Any, int]]:
         before = 0
         for batch, rows in self._batches:
             done = 0
@@ -57,7 +56,7 @@ def encode_columns(columns: Any, schema: Schema) -> bytes:
 
 
 def encoded_batches(columns: Any, schema: Schema, *, enough_bytes: int) -> EncodedBatches:
-    """The same in pieces of about `enough_bytes`. Everything that could be refused is refused here and now."""
+    """The same in pieces of about `enough_bytes`. What could be refused is refused here and now."""
     plan = compile_plan(checked_schema(schema))
     judge = Judge(plan)
     batches = []
@@ -65,7 +64,7 @@ def encoded_batches(columns: Any, schema: Schema, *, enough_bytes: int) -> Encod
     for batch in arrow_batches(columns) if is_arrow(columns) else [columns]:
         try:
             native, rows = _native_batch(batch, plan, judge)
-            problem = native.check()
+            problem: Any = native.check()
             if problem is not None:
                 raise _native_error(plan, problem[1], problem[2], problem[0])
         except RekordError as failure:

@@ -22,11 +22,11 @@ _encoders: OrderedDict[int, tuple[Schema, _core.RowEncoder]] = OrderedDict()
 def encode(row: Mapping[str, Any], schema: Schema) -> bytes:
     """A row as the bytes of a tf.train.Example, or of a SequenceExample where the schema has steps.
 
-    The same row gives the same bytes everywhere: keys in the order of their UTF-8 bytes, numbers packed. A row
-    that the schema does not allow is an EncodeError that names the feature.
+    The same row gives the same bytes everywhere: keys in the order of their UTF-8 bytes, numbers packed. A
+    row that the schema does not allow is an EncodeError that names the feature.
     """
-    # By identity: to compare or hash a schema costs more than to encode a row. The schema is kept beside it, so
-    # that no other one can have its identity.
+    # By identity: to compare or hash a schema costs more than to encode a row. The schema is kept beside the
+    # encoder, so that no other one can have its identity.
     known = _encoders.get(id(schema))
     if known is None:
         known = checked_schema(schema), row_encoder(schema)

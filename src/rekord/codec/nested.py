@@ -115,6 +115,10 @@ def _shape_remedy(given: tuple[int, ...], declared: Shape) -> str:
         return f"give the value itself, or declare shape={given}"
     if not given and declared == (None,):
         return "give a list, [value], or declare shape=() for one value"
-    if len(given) != len(declared) and None not in declared and prod(given) == prod(map(int, declared)):
+    if (
+        len(given) != len(declared)
+        and None not in declared
+        and prod(given) == prod(size or 0 for size in declared)
+    ):
         return f"value.reshape({declared})"
     return f"give values of this shape, or declare shape={given}"

@@ -1,59 +1,17 @@
-"""Numbers as they are stored: whole arrays checked against what the schema declares, then int64 or float32."""
+"""Numbers in any form that a row may give them, gathered into one array before anything is rounded."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rekord.codec.nested import Array, as_array, check_shape, flat, is_text
+from rekord.codec.integers import store_ints
+from rekord.codec.nested import Array, Shape, as_array, check_shape, flat, is_text
+from rekord.codec.number_rule import NumberRule, array_of_ints, is_bfloat16, require_whole
+from rekord.codec.reals import WHOLE, check_survives, store_floats
 from rekord.codec.unfit import Unfit, described
-from rekord.schema import Feature, Label
-from rekord.schema.dtypes import dtype_name, integer_bounds
-
-_WHOLE = 2**24  # float32 holds every whole number up to here
-_INT64 = (-(2**63), 2**63 - 1)
-Shape = tuple[int | None, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumberRule:
-    """What the numbers of one record key may be."""
-
-    type_name: str  # of the feature, for messages
-    dtype: Any
-    floats: bool
-    range: tuple[Any, Any] | None = None
-    cast: bool = False
-    exact: bool = False
-    label: Label | None = None
-    ids: dict[str, int] | None = None
-
-    @classmethod
-    def of(cls, feature: Feature, *, dtype: Any = None) -> NumberRule:
-        """The rule of a feature; `dtype` for one of its keys that has another."""
-        declared = feature.dtype if dtype is None else dtype
-        name = dtype_name(declared)
-        label = feature if isinstance(feature, Label) else None
-        return cls(
-            type_name=type(feature).__name__,
-            dtype=declared,
-            floats=name in ("float16", "float32", "bfloat16"),
-            range=getattr(feature, "range", None),
-            cast=getattr(feature, "cast", False),
-            exact=getattr(feature, "rounding", "nearest") == "exact",
-            label=label,
-            ids={one: i for i, one in enumerate(label.names)} if label and label.names else None,
-        )
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """The least and the greatest whole number, by dtype, range and classes."""
-        if self.label is not None:
-            return 0, self.label.count - 1
-        low, high = integer_bounds(self.dtype)
-        return (low, high) if self.range is None else (max(low, self.range[0]), min(high, self.range[1]))
+from rekord.schema.refuse import near_miss
 
 
 def stored_numbers(value: Any, rule: NumberRule, shape: Shape) -> Array:
@@ -65,7 +23,7 @@ def stored_numbers(value: Any, rule: NumberRule, shape: Shape) -> Array:
 
 def store(numbers: Array, rule: NumberRule) -> Array:
     """Numbers that are an array already, checked and as they are stored."""
-    return _floats(numbers, rule) if rule.floats else _ints(numbers, rule)
+    return store_floats(numbers, rule) if rule.floats else store_ints(numbers, rule)
 
 
 def as_numbers(value: Any, rule: NumberRule) -> tuple[Array, tuple[int, ...]]:
@@ -73,14 +31,10 @@ def as_numbers(value: Any, rule: NumberRule) -> tuple[Array, tuple[int, ...]]:
     array = None if is_text(value) else as_array(value)
     if array is None and isinstance(value, (list, tuple)):
         array = _plain_list(value, rule)
-    if array is not None and (array.dtype.kind in "biuf" or _is_bfloat16(array)):
+    if array is not None and (array.dtype.kind in "biuf" or is_bfloat16(array)):
         return array.ravel(), array.shape
     leaves, given = flat(value)
     return _from_leaves(leaves, rule), given
-
-
-def _is_bfloat16(array: Array) -> bool:
-    return array.dtype.name == "bfloat16"
 
 
 def _plain_list(value: Any, rule: NumberRule) -> Array | None:
@@ -94,7 +48,7 @@ def _plain_list(value: Any, rule: NumberRule) -> Array | None:
     if array.dtype.kind in "bi":
         return array
     # A list of ints and floats becomes floats, which large ints do not survive.
-    if array.dtype.kind == "f" and rule.floats and bool(np.all(~(np.abs(array) > _WHOLE))):
+    if array.dtype.kind == "f" and rule.floats and bool(np.all(~(np.abs(array) > WHOLE))):
         return array
     return None
 
@@ -108,14 +62,14 @@ def _from_leaves(leaves: list[Any], rule: NumberRule) -> Array:
         whole = whole and isinstance(number, int)
         numbers.append(number)
     if not whole and not rule.floats:
-        _require_whole(np.array([float(n) if _in_float64(n) else 0.5 for n in numbers]), rule)
+        require_whole(np.array([float(n) if _in_float64(n) else 0.5 for n in numbers]), rule)
         numbers = [int(number) for number in numbers]
         whole = True
     if whole:
-        return _array_of_ints([int(number) for number in numbers])
+        return array_of_ints([int(number) for number in numbers])
     for i, number in enumerate(numbers):
         if isinstance(number, int):
-            _check_survives(number, rule, i)
+            check_survives(number, rule, i)
     return np.array(numbers, np.float64)
 
 
@@ -123,24 +77,21 @@ def _in_float64(number: int | float) -> bool:
     return isinstance(number, float) or abs(number) < 2**1000
 
 
-def _array_of_ints(numbers: list[int]) -> Array:
-    if all(_INT64[0] <= number <= _INT64[1] for number in numbers):
-        return np.array(numbers, np.int64)
-    return np.array(numbers, object)
-
-
 def _number(leaf: Any, rule: NumberRule, at: int) -> int | float:
     if rule.label is not None and isinstance(leaf, str):
         return _class_id(leaf, rule, at)
     if isinstance(leaf, (bool, np.bool_, int, np.integer)):
         return int(leaf)
-    if isinstance(leaf, (float, np.floating)) or getattr(getattr(leaf, "dtype", None), "name", "") == "bfloat16":
+    if (
+        isinstance(leaf, (float, np.floating))
+        or getattr(getattr(leaf, "dtype", None), "name", "") == "bfloat16"
+    ):
         return float(leaf)
     if is_text(leaf):
         raise Unfit(
             "E303",
             f"is {'text' if isinstance(leaf, str) else 'bytes'}, the schema says {rule.type_name}",
-            expected="whole numbers" if not rule.floats else "numbers",
+            expected=rule.wanted,
             found=described(leaf),
             do=_text_remedy(leaf, rule),
             at=at,
@@ -148,7 +99,7 @@ def _number(leaf: Any, rule: NumberRule, at: int) -> int | float:
     raise Unfit(
         "E302",
         "has no value in one of its places" if leaf is None else f"is of type {type(leaf).__name__}",
-        expected="whole numbers" if not rule.floats else "numbers",
+        expected=rule.wanted,
         found=described(leaf),
         do="leave the value out, or put a number in its place"
         if leaf is None
@@ -168,8 +119,6 @@ def _class_id(name: str, rule: NumberRule, at: int) -> int:
     assert rule.label is not None
     if rule.ids is not None and name in rule.ids:
         return rule.ids[name]
-    from rekord.schema.refuse import near_miss
-
     names = rule.label.names
     if names is None:
         expected, do = f"an id from 0 to {rule.label.count - 1:,}", "Label([names, ...]) declares the names"
@@ -186,232 +135,3 @@ def _class_id(name: str, rule: NumberRule, at: int) -> int:
         do=do,
         at=at,
     )
-
-
-def _require_whole(numbers: Array, rule: NumberRule) -> None:
-    """Refuse floats, or with `cast` those that are not whole."""
-    if not rule.cast:
-        raise Unfit(
-            "E304",
-            f"is a float, the schema says {rule.type_name}",
-            expected="whole numbers",
-            found=described(numbers[0]),
-            do="int(value), or declare Float32()"
-            if rule.type_name != "Int64"
-            else "Int64(cast=True) takes floats that are whole; Float32() keeps the fraction",
-        )
-    broken = ~np.isfinite(numbers) | (numbers != np.floor(numbers))
-    if broken.any():
-        at = int(np.argmax(broken))
-        raise Unfit(
-            "E304",
-            "has a fraction, the schema says Int64",
-            expected="floats that are whole, as cast=True takes them",
-            found=described(numbers[at]),
-            do="round it first, or declare Float32()",
-            at=at,
-        )
-
-
-def _ints(numbers: Array, rule: NumberRule) -> Array:
-    if numbers.size == 0:
-        return np.empty(0, np.int64)
-    if numbers.dtype.kind == "f" or _is_bfloat16(numbers):
-        wide = numbers.astype(np.longdouble) if numbers.dtype.kind == "f" else numbers.astype(np.float64)
-        _require_whole(wide, rule)
-        if float(np.abs(wide).max()) < 2**62:
-            numbers = wide.astype(np.int64)
-        else:
-            numbers = _array_of_ints([int(number) for number in wide])
-    low, high = rule.bounds
-    wrong = np.zeros(0, bool)
-    if numbers.dtype == object or numbers.dtype == np.uint64:
-        wrong = np.array([not low <= int(n) <= high for n in numbers]) if numbers.dtype == object else (
-            (numbers > np.uint64(max(high, 0))) | (numbers < np.uint64(max(low, 0)))
-        )
-        if high < 0 and numbers.dtype != object:
-            wrong = np.ones(numbers.shape, bool)
-    else:
-        least, most = int(numbers.min()), int(numbers.max())
-        if not (low <= least and most <= high):
-            wide_ints = numbers.astype(np.int64)
-            wrong = np.zeros(numbers.shape, bool)
-            if low > _INT64[0]:
-                wrong |= wide_ints < low
-            if high < _INT64[1]:
-                wrong |= wide_ints > high
-    if wrong.size and wrong.any():
-        at = int(np.argmax(wrong))
-        raise _out_of_bounds(int(numbers[at]), rule, at)
-    if numbers.dtype == object:
-        # uint64 is stored bit for bit.
-        return np.array([int(n) & (2**64 - 1) for n in numbers], np.uint64).view(np.int64)
-    if numbers.dtype == np.uint64:
-        return np.ascontiguousarray(numbers).view(np.int64)
-    return np.ascontiguousarray(numbers, np.int64)
-
-
-def _out_of_bounds(number: int, rule: NumberRule, at: int) -> Unfit:
-    found = described(number)
-    if rule.label is not None:
-        return Unfit(
-            "E317",
-            "is no class id",
-            expected=f"an id from 0 to {rule.label.count - 1:,}",
-            found=found,
-            do="mend the row, or declare more classes",
-            at=at,
-        )
-    low, high = integer_bounds(rule.dtype)
-    if not low <= number <= high:
-        name = dtype_name(rule.dtype)
-        do = 'Int64(dtype="uint64") holds it' if 0 <= number < 2**64 and name == "int64" else "declare a wider dtype"
-        if not -(2**63) <= number < 2**64:
-            do = "store it as Text() or Bytes(): no dtype holds it"
-        return Unfit(
-            "E310",
-            f"does not fit {name}",
-            expected=f"a whole number from {low} to {high}",
-            found=found,
-            do=do,
-            at=at,
-        )
-    return _out_of_range(found, rule, at)
-
-
-def _out_of_range(found: str, rule: NumberRule, at: int) -> Unfit:
-    assert rule.range is not None
-    return Unfit(
-        "E311",
-        "is out of its range",
-        expected=f"a number from {rule.range[0]} to {rule.range[1]}",
-        found=found,
-        do="mend the row, or declare a wider range=",
-        at=at,
-    )
-
-
-def _floats(numbers: Array, rule: NumberRule) -> Array:
-    stored = _rounded(numbers, rule)
-    if numbers.dtype != np.float32 or dtype_name(rule.dtype) != "float32":
-        _check_rounding(numbers, stored, rule)
-    if rule.range is not None and stored.size:
-        _check_range(numbers, stored, rule)
-    return stored
-
-
-def _rounded(numbers: Array, rule: NumberRule) -> Array:
-    """The nearest numbers that the declared dtype holds, as float32."""
-    name = dtype_name(rule.dtype)
-    if numbers.dtype == np.float32 and name == "float32":
-        return np.ascontiguousarray(numbers)  # every bit stays, those of a NaN too
-    if numbers.dtype == object:
-        numbers = np.array([float(n) if abs(n) < 2**1000 else np.inf * (1 if n > 0 else -1) for n in numbers])
-    if numbers.dtype.kind not in "f":
-        numbers = numbers.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if name == "bfloat16":
-            return _bfloat16(numbers.astype(np.float32))
-        return np.ascontiguousarray(numbers.astype(name).astype(np.float32))
-
-
-def _bfloat16(numbers: Array) -> Array:
-    """Rounded to the upper half of their bits, ties to even."""
-    bits = np.ascontiguousarray(numbers).view(np.uint32)
-    up = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    up &= np.uint32(0xFFFF0000)
-    # A NaN whose bits all lie in the lower half must not become infinite, nor an infinity more.
-    kept = np.where(np.isnan(numbers), (bits & np.uint32(0xFFFF0000)) | np.uint32(0x00400000), bits)
-    return np.where(np.isfinite(numbers), up, kept).astype(np.uint32).view(np.float32)
-
-
-def _check_rounding(numbers: Array, stored: Array, rule: NumberRule) -> None:
-    name = dtype_name(rule.dtype)
-    if numbers.dtype == object or numbers.dtype.kind in "biu":
-        for at in np.flatnonzero(_beyond(numbers)).tolist():
-            if np.isinf(stored[at]) or int(stored[at]) != int(numbers[at]):
-                _check_survives(int(numbers[at]), rule, at)
-        if rule.exact:
-            changed = np.array([int(n) != s for n, s in zip(numbers, stored.tolist(), strict=True)], bool)
-            _refuse_inexact(changed, numbers, rule)
-        return
-    wide = numbers.astype(np.float64) if numbers.dtype.itemsize < 8 else numbers
-    lost = np.isinf(stored) & np.isfinite(wide)
-    if lost.any():
-        at = int(np.argmax(lost))
-        raise _too_large(described(numbers[at]), name, at)
-    if rule.exact:
-        _refuse_inexact((stored.astype(wide.dtype) != wide) & ~np.isnan(wide), numbers, rule)
-
-
-def _refuse_inexact(changed: Array, numbers: Array, rule: NumberRule) -> None:
-    if changed.any():
-        at = int(np.argmax(changed))
-        raise Unfit(
-            "E315",
-            "cannot be stored exactly",
-            expected=f'a number that {dtype_name(rule.dtype)} holds, as rounding="exact" asks',
-            found=described(numbers[at]),
-            do='rounding="nearest" rounds it; Tensor("float64") keeps every bit',
-            at=at,
-        )
-
-
-def _beyond(numbers: Array) -> Array:
-    """Which whole numbers are beyond those that float32 holds one by one."""
-    if numbers.dtype == object:
-        return np.array([abs(int(n)) > _WHOLE for n in numbers], bool)
-    if numbers.dtype.itemsize < 4:
-        return np.zeros(0, bool)
-    beyond = numbers > _WHOLE
-    return beyond if numbers.dtype.kind == "u" else beyond | (numbers < -_WHOLE)
-
-
-def _check_survives(number: int, rule: NumberRule, at: int) -> None:
-    name = dtype_name(rule.dtype)
-    try:
-        as_float = float(number)
-    except OverflowError:
-        raise _too_large(described(number)[:60], name, at) from None
-    stored = float(_rounded(np.array([as_float]), rule)[0])
-    if stored in (float("inf"), float("-inf")):
-        raise _too_large(described(number), name, at)
-    if abs(number) > _WHOLE and int(stored) != number:
-        raise Unfit(
-            "E314",
-            f"would not survive as {name}",
-            expected="a whole number of at most 2^24, or one that float32 holds",
-            found=described(number),
-            do="declare Int64(), or pass float(value) if rounding is meant",
-            at=at,
-        )
-
-
-def _too_large(found: str, name: str, at: int) -> Unfit:
-    return Unfit(
-        "E313",
-        f"is too large for {name}",
-        expected=f"a number that {name} holds; it would become infinite",
-        found=found,
-        do="scale it, or Tensor(\"float64\") keeps it",
-        at=at,
-    )
-
-
-def _check_range(numbers: Array, stored: Array, rule: NumberRule) -> None:
-    assert rule.range is not None
-    low, high = _rounded(np.array(rule.range, np.float64), rule)
-    wrong = ~((stored >= low) & (stored <= high))
-    if not wrong.any():
-        return
-    at = int(np.argmax(wrong))
-    if np.isnan(stored[at]):
-        raise Unfit(
-            "E312",
-            "is NaN, the schema declares a range",
-            expected=f"a number from {rule.range[0]} to {rule.range[1]}",
-            found="nan",
-            do="optional=True and None for a value that is not known, or drop range=",
-            at=at,
-        )
-    raise _out_of_range(described(numbers[at]), rule, at)

@@ -32,7 +32,9 @@ def stored_image(value: Any, feature: Image) -> bytes:
             f"is not {wanted}" if feature.format else "is no image",
             expected=f"the bytes of a {wanted} image" if feature.format else f"an image: {wanted}",
             found=found.upper() if found else f"{len(data):,} bytes that begin {data[:8].hex(' ')}",
-            do=f'declare format="{found}", or format=None for any' if found else "look at the file that it came from",
+            do=f'declare format="{found}", or format=None for any'
+            if found
+            else "look at the file that it came from",
         )
     return data
 
@@ -132,7 +134,7 @@ def _encoded(array: Array, feature: Image) -> bytes:
         raise Unfit(
             "E328",
             "is an array, and the schema names no quality for JPEG",
-            expected="quality= beside format=\"jpeg\": JPEG changes pixels",
+            expected='quality= beside format="jpeg": JPEG changes pixels',
             found=shown_shape(array),
             do='Image(format="jpeg", quality=95), or format="png", which changes nothing',
         )

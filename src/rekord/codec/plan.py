@@ -48,6 +48,8 @@ class Field:
     feature: Feature
     slots: tuple[SlotPlan, ...]
     first: int  # index of the first of them in the plan
+    as_stored: bool  # what the core decodes is the column already, but for the strings' type
+    text: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +106,29 @@ def _group(features: Mapping[str, Feature], wanted: frozenset[str], strict: bool
     native: list[_core.Slot] = []
     for name, feature in features.items():
         slots = slots_of(name, feature)
-        fields.append(Field(name=name, feature=feature, slots=slots, first=len(native)))
+        fields.append(
+            Field(
+                name=name,
+                feature=feature,
+                slots=slots,
+                first=len(native),
+                as_stored=_is_as_stored(feature),
+                text=isinstance(feature, Text),
+            )
+        )
         native += [slot.compiled(skip=name not in wanted) for slot in slots]
     return Group(
         fields=tuple(fields),
         wanted=wanted & frozenset(features),
         native=_core.Plan(native, strict),
     )
+
+
+def _is_as_stored(feature: Feature) -> bool:
+    """Whether a column is one value a row, always there, in the dtype that the core decodes to."""
+    if feature.optional or isinstance(feature, (Tensor, Sparse, Boxes)):
+        return False
+    return feature.shape == () and feature.dtype in (None, np.dtype("<i8"), np.dtype("<f4"))
 
 
 def slots_of(column: str, feature: Feature) -> tuple[SlotPlan, ...]:

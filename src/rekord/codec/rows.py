@@ -9,7 +9,8 @@ import numpy as np
 
 from rekord import _core
 from rekord.codec.nested import Array, as_array, is_text, sequence
-from rekord.codec.numbers import NumberRule, stored_numbers
+from rekord.codec.number_rule import NumberRule
+from rekord.codec.numbers import stored_numbers
 from rekord.codec.pictures import stored_image, stored_mask
 from rekord.codec.plan import CodecPlan, Field
 from rekord.codec.strings import stored_strings
@@ -17,7 +18,20 @@ from rekord.codec.tensors import stored_sparse, stored_tensor
 from rekord.codec.unfit import Unfit, described
 from rekord.errors import error
 from rekord.location import Location
-from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Label, Mask, Schema, Sparse, Tensor, Text
+from rekord.schema import (
+    Boxes,
+    Bytes,
+    Feature,
+    Float32,
+    Image,
+    Int64,
+    Label,
+    Mask,
+    Schema,
+    Sparse,
+    Tensor,
+    Text,
+)
 from rekord.schema.dtypes import dtype_name
 from rekord.schema.refuse import near_miss, shown
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from rekord import _core
 from rekord.codec.columns import Optional, Ragged, Strings
+from rekord.codec.encode import pool
 from rekord.codec.nested import Array, as_array, check_shape
-from rekord.codec.numbers import NumberRule, store
+from rekord.codec.number_rule import NumberRule
+from rekord.codec.numbers import store
 from rekord.codec.plan import Field
 from rekord.codec.rows import stored
 from rekord.codec.tensors import cast_tensor
@@ -68,8 +71,7 @@ def _optional(field: Field, column: Any, rows: int) -> Slots:
         values = np.array(values)
         values[~valid] = values[int(np.argmax(valid))]
     return [
-        None if slot is None else (slot[0], slot[1], _flags(valid))
-        for slot in slots_of(field, values, rows)
+        None if slot is None else (slot[0], slot[1], _flags(valid)) for slot in slots_of(field, values, rows)
     ]
 
 
@@ -85,7 +87,9 @@ def _numbers(field: Field, column: Any, rows: int) -> Any:
         offsets = np.asarray(column.offsets, np.int64)
         begin, end = int(offsets[0]), int(offsets[-1])
         inner = prod(values.shape[1:])
-        numbers = _stored(values[begin:end].reshape(-1), rule, lambda at: _row_of(offsets - begin, at // inner))
+        numbers = _stored(
+            values[begin:end].reshape(-1), rule, lambda at: _row_of(offsets - begin, at // inner)
+        )
         return numbers, np.ascontiguousarray((offsets - begin) * inner), _flags(column.valid)
     array = _dense(column)
     if array is None:
@@ -131,38 +135,31 @@ def _strings(field: Field, column: Any, rows: int) -> Any:
     if isinstance(column, Strings):
         if column.row_shape != feature.shape:
             return None
-        return column._column, None, _flags(column.valid)
+        return (column._column, column.text), None, _flags(column.valid)
     if isinstance(column, Ragged):
         values = column.values
         if not isinstance(values, Strings) or values.row_shape or feature.shape != (None,):
             return None
-        return values._column, np.ascontiguousarray(column.offsets, np.int64), _flags(column.valid)
+        return (
+            (values._column, values.text),
+            np.ascontiguousarray(column.offsets, np.int64),
+            _flags(column.valid),
+        )
     if isinstance(column, PackedStrings):
         return column.slot() if feature.shape == column.shape else None
     if feature.shape != ():
         return None
-    values = column.tolist() if isinstance(column, np.ndarray) and column.ndim == 1 else column
-    if not isinstance(values, (list, tuple)):
+    strings = column.tolist() if isinstance(column, np.ndarray) and column.ndim == 1 else column
+    if not isinstance(strings, (list, tuple)):
         return None
-    kinds = set(map(type, values))
-    valid = None
-    if type(None) in kinds:
-        kinds.discard(type(None))
-        valid = np.array([value is not None for value in values], np.bool_)
-        values = [b"" if value is None else value for value in values]
-    if kinds <= ({str, bytes} if isinstance(feature, Text) else {bytes}) and _encodable(values, kinds):
-        return list(values), None, _flags(valid)
-    return None
-
-
-def _encodable(values: Sequence[Any], kinds: set[type]) -> bool:
-    if str not in kinds:
-        return True
-    try:
-        "".join(value for value in values if type(value) is str).encode()
-    except UnicodeEncodeError:
-        return False  # a lone surrogate somewhere: row by row finds it
-    return True
+    strings = strings if isinstance(strings, list) else list(strings)
+    plain: Any = _core.plain_strings(strings, isinstance(feature, Text), pool())
+    if plain is None:
+        return None
+    packed, valid = plain
+    if packed is None:
+        packed = strings if valid is None else [b"" if one is None else one for one in strings]
+    return packed, None, valid
 
 
 class PackedStrings:
@@ -214,7 +211,11 @@ def by_rows(field: Field, column: Iterable[Any]) -> Slots:
 
 def steps_of(field: Field, column: Any, rows: int) -> Slots:
     """The record keys of a column of steps: the steps of all rows, and where each row's begin."""
-    if isinstance(column, Ragged) and isinstance(column.values, (np.ndarray, Strings)) and column.row_shape is None:
+    if (
+        isinstance(column, Ragged)
+        and isinstance(column.values, (np.ndarray, Strings))
+        and column.row_shape is None
+    ):
         offsets = np.ascontiguousarray(column.offsets, np.int64)
         count = len(column.values)
         valid = _flags(column.valid)

@@ -67,7 +67,9 @@ def _other(leaf: Any, *, text: bool, at: int | None) -> Unfit:
             f"is a number, the schema says {declared}",
             expected=wanted,
             found=described(leaf),
-            do="str(value), or declare Int64() or Float32()" if text else "declare Int64(), Float32() or Tensor()",
+            do="str(value), or declare Int64() or Float32()"
+            if text
+            else "declare Int64(), Float32() or Tensor()",
             at=at,
         )
     return Unfit(
@@ -77,6 +79,8 @@ def _other(leaf: Any, *, text: bool, at: int | None) -> Unfit:
         found=described(leaf),
         do=f"leave the value out, or put {'an empty text' if text else 'empty bytes'} in its place"
         if leaf is None
-        else "convert it to str" if text else "convert it to bytes",
+        else "convert it to str"
+        if text
+        else "convert it to bytes",
         at=at,
     )

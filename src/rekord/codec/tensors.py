@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from rekord.codec.nested import Array, as_array, check_shape, flat, is_text, sequence
-from rekord.codec.numbers import NumberRule, stored_numbers
+from rekord.codec.number_rule import NumberRule
+from rekord.codec.numbers import stored_numbers
 from rekord.codec.unfit import Unfit, described, shown_shape
 from rekord.schema import Sparse, Tensor
 from rekord.schema.defaults import Misfit, element
@@ -25,7 +26,8 @@ def stored_tensor(value: Any, feature: Tensor) -> bytes:
     array = _from_values(value, feature) if array is None else cast_tensor(array, feature)
     check_shape(array.shape, feature.shape, value)
     if isinstance(feature.dtype, str):  # bfloat16 without NumPy's help: the upper half of a float32
-        return (np.ascontiguousarray(array, "<f4").view("<u4") >> np.uint32(16)).astype("<u2").tobytes()
+        halves = np.ascontiguousarray(array, "<f4").view("<u4") >> np.uint32(16)
+        return bytes(halves.astype("<u2").tobytes())
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
@@ -35,7 +37,11 @@ def cast_tensor(array: Array, feature: Tensor) -> Array:
     if array.dtype.name == name:
         return array
     target = feature.dtype
-    if isinstance(target, np.dtype) and array.dtype.kind in "biufc" and np.can_cast(array.dtype, target, "safe"):
+    if (
+        isinstance(target, np.dtype)
+        and array.dtype.kind in "biufc"
+        and np.can_cast(array.dtype, target, "safe")
+    ):
         out = array.astype(target)
         # NumPy calls int64 to float64 safe; beyond 2^53 it is not.
         if array.dtype.kind not in "iu" or out.dtype.kind not in "fc" or _survives(array, out):

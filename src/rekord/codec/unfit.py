@@ -1,4 +1,4 @@
-"""Why a value does not fit its column: raised where that is found out, said where the column's name is known."""
+"""Why a value does not fit: raised where that is found out, said where the column's name is known."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Unfit(Exception):
 
 
 def described(value: Any) -> str:
-    """A value as a message may show it: small ones as they are, large ones by type and size, never their content."""
+    """A value as a message may show it: small ones as they are, large ones by type and size alone."""
     if isinstance(value, (bytes, bytearray)):
         return f"{len(value):,} bytes" if len(value) > 16 else repr(bytes(value))
     if isinstance(value, str):

@@ -9,25 +9,24 @@ from typing import Any
 
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.batches import Batches
-from rekord.dataset.infer import infer_files
+from rekord.dataset.infer import Kind, infer_files
 from rekord.dataset.names import check_complete, splits_of
 from rekord.dataset.read import PathLike, record_files
 from rekord.errors import error
 from rekord.schema import Schema
 
-_INFERRED_RECORDS = 10_000
-_INFERRED_BYTES = 64 << 20
-
 def open(
     path: PathLike | Sequence[PathLike],
     schema: Schema | PathLike | None = None,
     *,
+    kind: Kind | None = None,
     allow_missing: bool = False,
 ) -> Dataset:
     """The dataset in a record file, a folder or a glob, without reading it.
 
-    Without a schema one is inferred from the first records when it is needed (10,000 of them, or 64 MiB). An
-    incomplete set of `-of-N` shards is refused unless `allow_missing`.
+    Without a schema one is inferred from the first records when it is needed (10,000 of them, or 64 MiB); `kind`
+    then says whether they are Examples or SequenceExamples, where that is not to be guessed. An incomplete set
+    of `-of-N` shards is refused unless `allow_missing`.
     """
     paths = record_files(path)
     named = isinstance(path, (str, os.PathLike))
@@ -37,7 +36,8 @@ def open(
         check_complete(paths)
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema.load(schema)
-    return Dataset(splits_of(paths, root), schema)
+    _check_kind(kind, schema)
+    return Dataset(splits_of(paths, root), schema, kind)
 
 
 class Split:
@@ -85,9 +85,11 @@ class Split:
 class Dataset:
     """The splits of a dataset by name. With one split it can be used as that split."""
 
-    def __init__(self, splits: Mapping[str, Sequence[str]], schema: Schema | None) -> None:
+    def __init__(
+        self, splits: Mapping[str, Sequence[str]], schema: Schema | None, kind: Kind | None = None
+    ) -> None:
         everything = [path for paths in splits.values() for path in paths]
-        self._schema = _Schema(everything, schema)
+        self._schema = _Schema(everything, schema, kind)
         self.splits: Mapping[str, Split] = MappingProxyType(
             {name: Split(name, paths, self._schema) for name, paths in splits.items()}
         )
@@ -149,23 +151,41 @@ class Dataset:
 class _Schema:
     """The schema of a dataset: declared, or inferred at the first use and then kept."""
 
-    def __init__(self, paths: Sequence[str], declared: Schema | None) -> None:
+    def __init__(self, paths: Sequence[str], declared: Schema | None, kind: Kind | None) -> None:
         self._paths = tuple(paths)
         self._declared = declared
+        self._kind = kind
         self._inferred: Schema | None = None
 
     def get(self) -> Schema:
         if self._declared is not None:
             return self._declared
         if self._inferred is None:
-            self._inferred, _ = infer_files(
-                self._paths, limit_records=_INFERRED_RECORDS, limit_bytes=_INFERRED_BYTES
-            )
+            self._inferred, _ = infer_files(self._paths, kind=self._kind)
         return self._inferred
 
     def plan(self, columns: tuple[str, ...] | None) -> CodecPlan:
         # Under a declared schema other keys are none of its business; an inferred one claims to know them all.
         return compile_plan(self.get(), columns, strict=self._declared is None)
+
+
+def _check_kind(kind: object, schema: Schema | None) -> None:
+    if kind not in (None, "example", "sequence"):
+        raise error(
+            "U605",
+            f"`kind` cannot be {repr(kind)[:60]}",
+            expected='"example" or "sequence"',
+            found=repr(kind)[:60],
+            do='kind="sequence"',
+        )
+    if kind is not None and schema is not None and schema.is_sequence != (kind == "sequence"):
+        raise error(
+            "U605",
+            f"`kind` cannot be {kind!r} beside this schema",
+            expected="the kind that the schema declares",
+            found=f"a schema of {'SequenceExamples' if schema.is_sequence else 'Examples'}",
+            do="leave `kind` out",
+        )
 
 
 def _checked_columns(columns: Sequence[str]) -> tuple[str, ...]:

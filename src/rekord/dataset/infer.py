@@ -39,6 +39,8 @@ MOST_KEYS = 100_000
 Kind: TypeAlias = Literal["example", "sequence"]
 Path: TypeAlias = "str | os.PathLike[str]"
 
+_Payload: TypeAlias = "bytes | bytearray | memoryview"
+
 _NO_LIMIT = (1 << 63) - 1
 _OTHERS = {
     PayloadKind.LIST_WITH_CONTEXT: "ExampleListWithContext, as TensorFlow Ranking writes it",
@@ -124,7 +126,7 @@ def _infer_paths(path: Path | Iterable[Path], limit: int | None, kind: Kind | No
 
 def _infer_payloads(payloads: Iterable[Any], limit: int | None, kind: Kind | None) -> Schema:
     gathered = _Gathered(kind, limit, None)
-    payloads = iter(payloads)
+    payloads = _checked_payloads(payloads)
     sampled = list(islice(payloads, SAMPLED_RECORDS))
     sequence = kind == "sequence"
     if kind is None:
@@ -135,6 +137,20 @@ def _infer_payloads(payloads: Iterable[Any], limit: int | None, kind: Kind | Non
             return schema_of(gathered.evidence(complete=False))
         gathered.read_payload(payload, sequence)
     return schema_of(gathered.evidence(complete=True))
+
+
+def _checked_payloads(payloads: Iterable[Any]) -> Iterator[_Payload]:
+    for record, payload in enumerate(payloads):
+        if not isinstance(payload, (bytes, bytearray, memoryview)):
+            raise error(
+                "S132",
+                f"record {record:,} is no payload, but the ones before it are",
+                location=Location(record=record),
+                expected="bytes",
+                found=shown(payload),
+                do="give payloads only, or rows only",
+            )
+        yield payload
 
 
 class _Gathered:
@@ -171,18 +187,9 @@ class _Gathered:
                 return _is_over(stretches)
         return True
 
-    def read_payload(self, payload: Any, sequence: bool) -> None:
+    def read_payload(self, payload: _Payload, sequence: bool) -> None:
         """Read one payload that comes without a file."""
         self._sequence = sequence
-        if not isinstance(payload, (bytes, bytearray, memoryview)):
-            raise error(
-                "S132",
-                f"record {self._native.records:,} is no payload, but the ones before it are",
-                location=Location(record=self._native.records),
-                expected="bytes",
-                found=shown(payload),
-                do="give payloads only, or rows only",
-            )
         record = self._native.records
         problem: Any = self._native.add(payload, sequence)
         self._payload_bytes += memoryview(payload).nbytes

@@ -60,7 +60,7 @@ class Writer:
     @property
     def records(self) -> int:
         """How many records have been written so far."""
-        return self._encoder.appended + self._in_columns
+        return int(self._encoder.appended) + self._in_columns
 
     @property
     def flush_points(self) -> list[FlushPoint]:
@@ -82,7 +82,7 @@ class Writer:
             self._flush()
 
     def write_columns(self, batch: Any) -> None:
-        """Write many rows: a dict of NumPy columns, or a pyarrow RecordBatch or Table. All of them, or none."""
+        """Write many rows, all or none: a dict of NumPy columns, a pyarrow RecordBatch or a Table."""
         sink = self._open()
         try:
             pieces = encoded_batches(batch, self.schema, enough_bytes=_BLOCK_BYTES)
@@ -154,7 +154,8 @@ class Writer:
         if not self._whole:
             raise self._refused("was interrupted while it wrote, so that records are missing")
         self._whole = False
-        self._sink.write(self._encoder.take())
+        frames: Any = self._encoder.take()
+        self._sink.write(frames)
         self._whole = True
 
     def _refused(self, what: str) -> RekordError:

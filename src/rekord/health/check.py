@@ -65,6 +65,7 @@ def checked(paths: Sequence[str], report: Report) -> Iterator[Finding]:
             with open_frames(path) as reader:
                 yield from _FileCheck(reader, report).findings()
         except RekordError as failure:
+            report.unreadable += 1
             failure.location = failure.location.within(path=path)
             yield Finding.from_error(failure)
 

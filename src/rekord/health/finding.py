@@ -64,6 +64,7 @@ class Report:
     records: int = 0
     payload_bytes: int = 0
     errors: int = 0
+    unreadable: int = 0  # files that the disk would not give
     not_listed: int = 0
     findings: list[Finding] = field(default_factory=list)
 
@@ -80,6 +81,7 @@ class Report:
             "records": self.records,
             "payload_bytes": self.payload_bytes,
             "errors": self.errors,
+            "unreadable": self.unreadable,
             "not_listed": self.not_listed,
             "findings": [finding.to_dict() for finding in self.findings],
         }

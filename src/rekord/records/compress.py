@@ -77,7 +77,7 @@ class PlainSink:
 
 
 class DeflateSink:
-    """One gzip or zlib stream with a full flush after each first record that ends FLUSH_BYTES or more after the last.
+    """One gzip or zlib stream with a full flush after each record that ends FLUSH_BYTES after the last flush.
 
     Where the flushes come, and so every byte, depends on the frames alone and not on the pieces they came in.
     The header has no name and the time 0.
@@ -117,7 +117,7 @@ class DeflateSink:
 
 
 def _flushes(frames: memoryview, first: int) -> list[int]:
-    """Where flushes fall in whole frames: after the record that reaches `first` bytes, then every FLUSH_BYTES."""
+    """Where flushes fall in whole frames: after the record that reaches `first` bytes, and so on."""
     if len(frames) < first:
         return []
     extents, consumed, _, problem = _core.scan(frames, 0, len(frames), len(frames))

@@ -23,6 +23,10 @@ SLAB_BYTES = 512 * 1024
 EVIDENCE_BYTES = 16 << 20
 """How far an error looks for the next intact frame before it does without that evidence."""
 
+_SEARCH_BYTES = 64 << 20
+_SEARCH_FACTOR = 8
+"""A search for the next frame verifies so many bytes in vain, and so many more for each byte searched."""
+
 _FRAME_CODES = ("F101", "F102", "F103", "F104", "F105")
 
 
@@ -65,6 +69,7 @@ class FrameReader:
         self._base = 0
         self._skip = 0  # bytes of a broken frame whose length can be trusted
         self._eof = False
+        self._search_bytes = _SEARCH_BYTES  # that may still be verified in vain after damage
         self.record = 0
 
     @property
@@ -135,8 +140,11 @@ class FrameReader:
             return None if self._at_end() else self.offset
         self._begin += 1
         while within is None or self.offset - start < within:
-            found, moved, needed = _core.find_frame(self._buffer, self._begin, self._end, self._remaining())
+            found, moved, needed, spent = _core.find_frame(
+                self._buffer, self._begin, self._end, self._remaining(), self._search_bytes
+            )
             self._begin += moved
+            self._search_bytes += moved * _SEARCH_FACTOR - spent
             if found:
                 self.record += 1
                 return self.offset
@@ -194,7 +202,8 @@ class FrameReader:
         """Move what is left to the front, and grow with the bytes that came, not with those announced."""
         kept = self._end - self._begin
         if needed > len(self._buffer) and kept * 2 > len(self._buffer):
-            bigger = bytearray(min(needed, 2 * len(self._buffer)))
+            # Some slack on top: a frame right behind this one must not make us move everything again.
+            bigger = bytearray(min(needed, 2 * len(self._buffer)) + SLAB_BYTES)
             bigger[:kept] = memoryview(self._buffer)[self._begin : self._end]
             self._buffer = bigger
         elif self._begin:

@@ -186,13 +186,25 @@ def _from_pandas(frame: Any) -> dict[str, Any]:
                 found=shown(list(frame.columns)),
                 do="rename the columns: frame.columns = [...]",
             )
-        values = frame.iloc[:, place].to_numpy()
-        if values.dtype == object:
-            # In a column of objects, pandas writes NaN where there is no value.
-            columns[name] = [None if isinstance(v, float) and v != v else v for v in values.tolist()]
-        else:
-            columns[name] = values
+        columns[name] = _pandas_values(frame.iloc[:, place])
     return columns
+
+
+def _pandas_values(series: Any) -> Any:
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind != "O":
+        return series.to_numpy()
+    # pandas' own types know holes; as an array of NumPy's, integers with holes would be floats.
+    number = getattr(dtype, "numpy_dtype", None)
+    convert = number.type if isinstance(number, np.dtype) and number.kind in "biuf" else None
+    out = []
+    for value in series.astype(object).tolist():
+        # In a column of objects, NaN is written where there is no value.
+        if is_missing(value) or (convert is None and isinstance(value, float) and value != value):
+            out.append(None)
+        else:
+            out.append(value if convert is None else convert(value))
+    return out
 
 
 def _from_arrow(table: Any) -> dict[str, Any]:

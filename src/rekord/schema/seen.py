@@ -26,7 +26,7 @@ _WORDS = {
     "text": "texts",
     "bytes": "bytes",
 }
-_PYTHON = {"int": "int64", "float": "float64", "complex": "complex128"}
+_PYTHON = {"bool": "bool", "int": "int64", "float": "float64", "complex": "complex128"}
 _DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 _INT64 = (-(2**63), 2**63 - 1)
 _UINT64_MOST = 2**64 - 1
@@ -105,9 +105,9 @@ class SeenColumn:
             return
         for family in leaves.families:
             self._families.setdefault(family, row)
-            self._dtypes[leaves.dtype.name if leaves.dtype is not None else _PYTHON.get(family, family)] = (
-                None
-            )
+            name = _PYTHON.get(family) if leaves.dtype is None else leaves.dtype.name
+            if name is not None:
+                self._dtypes[name] = None
         if leaves.dtype is not None and shape and leaves.dtype.name in ("uint8", "uint16"):
             self._raw = True
         if leaves.ints is not None:
