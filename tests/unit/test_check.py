@@ -85,6 +85,7 @@ def test_a_good_report_has_all_its_fields(put_records: PutFile) -> None:
         "records": 2,
         "payload_bytes": len(EXAMPLE),
         "errors": 0,
+        "unreadable": 0,
         "not_listed": 0,
         "findings": [],
     }

@@ -93,7 +93,8 @@ def test_a_sequence_has_context_and_steps(tmp_path: Path, capsys: Captured) -> N
         "    steps={",
         "        'steps/a': rk.Float32(shape=(None,), key='a', optional=True),"
         "  # present 1 of 2, 2 steps, 1 value, float 0.5, 1 unset",
-        "        'b': rk.Int64(optional=True),                                  # present 1 of 2, 1 step, 1 value, int 1",
+        "        'b': rk.Int64(optional=True),                                "
+        "  # present 1 of 2, 1 step, 1 value, int 1",
         "    },",
         ")",
     ]

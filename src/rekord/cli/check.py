@@ -55,12 +55,11 @@ def check(
 ) -> int:
     """Read every record and say what is wrong, and where. Exit code 1 where there is an error."""
     from rekord.dataset.read import record_files
-    from rekord.health.check import MAX_FINDINGS
-    from rekord.health.check import check as check_quietly
+    from rekord.health.check import MAX_FINDINGS, check_files
 
     files = record_files(paths[0] if len(paths) == 1 else paths)
     if as_json:
-        report = check_quietly(files, max_findings=MAX_FINDINGS if max_findings is None else max_findings)
+        report = check_files(files, max_findings=MAX_FINDINGS if max_findings is None else max_findings)
         out.say_json(report.to_dict())
     else:
         report = check_aloud(files, folder=paths[0] if len(paths) == 1 else "", max_findings=max_findings)

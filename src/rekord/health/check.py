@@ -46,8 +46,13 @@ def check(
     Lengths, checksums, compression, where files end, and what the payloads are. Reading goes on after damage
     wherever the next intact record can be found. Findings beyond `max_findings` are counted, not listed.
     """
+    return check_files(record_files(path), max_findings=max_findings)
+
+
+def check_files(paths: Sequence[str], *, max_findings: int | None = MAX_FINDINGS) -> Report:
+    """The same for record files that have been found already."""
     report = Report()
-    for finding in checked(record_files(path), report):
+    for finding in checked(paths, report):
         if finding.severity == "error":
             report.errors += 1
         if max_findings is None or len(report.findings) < max_findings:

@@ -197,7 +197,7 @@ def _pandas_values(series: Any) -> Any:
     # pandas' own types know holes; as an array of NumPy's, integers with holes would be floats.
     number = getattr(dtype, "numpy_dtype", None)
     convert = number.type if isinstance(number, np.dtype) and number.kind in "biuf" else None
-    out = []
+    out: list[Any] = []
     for value in series.astype(object).tolist():
         # In a column of objects, NaN is written where there is no value.
         if is_missing(value) or (convert is None and isinstance(value, float) and value != value):
