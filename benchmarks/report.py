@@ -13,6 +13,7 @@ from statistics import median
 
 from measure import Result
 
+BUSY = 1.5  # load a core from which a run is no quiet one: the contenders themselves make 1
 HEAD = ("", "median", "min – max", "× TF", "× TF, per CPU second", "floor", "")
 
 
@@ -74,7 +75,7 @@ def for_terminal(table: Table) -> str:
     return "\n".join([*text, *([f"  {table.note}"] if table.note else []), ""])
 
 
-def as_markdown(tables: Sequence[Table], versions: dict[str, str], settings_line: str) -> str:
+def as_markdown(tables: Sequence[Table], versions: dict[str, str], about: Sequence[str]) -> str:
     """The whole of RESULTS.md."""
     verdicts = [row.floor.met for table in tables for row in table.rows if row.floor]
     parts = [
@@ -83,7 +84,7 @@ def as_markdown(tables: Sequence[Table], versions: dict[str, str], settings_line
         "process of its own, and a ratio is taken within each round, so that other load on the machine falls "
         "on all of them alike. Files are in the page cache. Every reader must give the same sums and lengths "
         "for the first batch before it is timed.",
-        "\n".join(f"- {line}" for line in [*_machine(), _versions(versions), settings_line]),
+        "\n".join(f"- {line}" for line in [*_machine(), _versions(versions), *about]),
         f"**{verdicts.count(True)} floors reached, {verdicts.count(False)} missed, "
         f"{verdicts.count(None)} not measured.**",
         *(_markdown_table(table) for table in tables),
@@ -132,15 +133,28 @@ def _times(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio:.2f}"
 
 
+def load_line(loads: Sequence[float]) -> str:
+    """How busy the machine was, seen after each table."""
+    line = f"load average {min(loads):.1f} – {max(loads):.1f} during the run"
+    if max(loads) <= BUSY * _cores():
+        return line
+    return (
+        f"{line}: **other work ran beside it**, so that figures and ratios by the clock are rough, those of "
+        "2 threads most of all; ratios per CPU second suffer least"
+    )
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _machine() -> list[str]:
     cpu = re.search(r"model name\s*: (.*)", _read("/proc/cpuinfo"))
     memory = re.search(r"MemTotal:\s*(\d+)", _read("/proc/meminfo"))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return [
         f"{datetime.now(timezone.utc):%Y-%m-%d}",
-        f"{cpu[1] if cpu else platform.machine()}, {cores} cores, "
-        + (f"{int(memory[1]) / 2**20:.0f} GiB, " if memory else "")
-        + f"load average {os.getloadavg()[0]:.1f} at the end of the run",
+        f"{cpu[1] if cpu else platform.machine()}, {_cores()} cores, "
+        + (f"{int(memory[1]) / 2**20:.0f} GiB" if memory else ""),
     ]
 
 

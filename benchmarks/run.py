@@ -8,12 +8,13 @@ A whole run writes RESULTS.md; one that is quick or only of some groups just pri
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 
 from groups import GROUPS
 from measure import Settings
-from report import Table, as_markdown, for_terminal
+from report import Table, as_markdown, for_terminal, load_line
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
@@ -33,10 +34,12 @@ def main() -> None:
     begin = time.monotonic()
     versions: dict[str, str] = {}
     tables: list[Table] = []
+    loads: list[float] = []
     for name in arguments.only or GROUPS:
         for table in GROUPS[name](settings, versions):
             print(for_terminal(table), flush=True)
             tables.append(table)
+            loads.append(os.getloadavg()[0])
     minutes = (time.monotonic() - begin) / 60
     if arguments.quick or arguments.only:
         print(f"{minutes:.1f} minutes; RESULTS.md is written by a whole run only")
@@ -45,7 +48,7 @@ def main() -> None:
         f"median of {repeats} timings after a warm-up, each of whole passes for at least "
         f"{settings.min_seconds} s, cut off at {settings.max_seconds} s; the run took {minutes:.0f} minutes"
     )
-    RESULTS.write_text(as_markdown(tables, versions, line))
+    RESULTS.write_text(as_markdown(tables, versions, [line, load_line(loads)]))
     print(f"{minutes:.1f} minutes; written to benchmarks/RESULTS.md")
 
 

@@ -187,7 +187,7 @@ bool Decoder::find_entry(const std::byte*& at, const std::byte* end) {
   const uint32_t slot = plan_->lookup().find(as_text(key), plan_->slots());
   const std::byte* const feature = at;
   at = entry_end;
-  if (slot == Lookup::kNone) return !plan_->strict() && is_utf8(key);
+  if (slot == Lookup::kNone) return !plan_->refuses(as_text(key)) && is_utf8(key);
   Lane& lane = lanes_[slot];
   if (lane.wanted == 0) return true;
   if (feature == entry_end) {
@@ -210,7 +210,7 @@ bool Decoder::find_entry(const std::byte*& at, const std::byte* end) {
 
 namespace {
 
-// Puts each feature where its slot says, and stops at the first that is refused.
+// Puts each feature where its slot says.
 struct RowSink {
   const Plan& plan;
   std::vector<ColumnBuilder>& builders;
@@ -218,7 +218,7 @@ struct RowSink {
   size_t row;
   const BlockRef& slab;
   Bytes payload;
-  RowProblem problem;
+  Refusals refusals;
 
   uint64_t offset(const void* at) const noexcept {
     return static_cast<uint64_t>(static_cast<const std::byte*>(at) - payload.data());
@@ -227,17 +227,19 @@ struct RowSink {
   void feature(std::string_view key, const FeatureView& view) {
     const uint32_t slot = plan.lookup().find(key, plan.slots());
     if (slot == Lookup::kNone) {
-      if (plan.strict() && !problem)
-        problem = {{Fault::unknown_key, offset(key.data()), offset(key.data()), key.size()}};
+      if (plan.refuses(key))
+        refusals.add({{Fault::unknown_key, offset(key.data()), offset(key.data()), key.size()}});
       return;
     }
     if (plan.slots()[slot].skip) return;
     // A key that comes again replaces what it had, and one without a kind takes it away.
     builders[slot].cut_to(row);
+    refusals.forget(slot);
     present[slot] = view.kind != Kind::unset;
-    if (!present[slot] || builders[slot].add_feature(view, row, slab) || problem) return;
-    problem = {builders[slot].problem(), slot};
-    problem.problem.at = offset(view.lists->front().data());
+    if (!present[slot] || builders[slot].add_feature(view, row, slab)) return;
+    RowProblem problem{builders[slot].problem(), slot};
+    if (!view.lists->empty()) problem.problem.at = offset(view.lists->front().data());
+    refusals.add(problem);
   }
 };
 
@@ -247,7 +249,7 @@ RowProblem Decoder::add_oddly(Bytes payload, const BlockRef& slab) {
   RowSink sink{*plan_, builders_, std::vector<bool>(builders_.size()), rows_, slab, payload, {}};
   Walk<RowSink> walk(payload, sink, scratch_);
   RowProblem problem{walk.example()};
-  if (!problem) problem = sink.problem;
+  if (!problem) problem = sink.refusals.first();
   for (uint32_t slot = 0; slot < builders_.size() && !problem; ++slot)
     if (!sink.present[slot] && lanes_[slot].wanted != 0 && !builders_[slot].add_missing(rows_))
       problem = {builders_[slot].problem(), slot};

@@ -28,6 +28,21 @@ struct RowProblem {
   explicit operator bool() const noexcept { return static_cast<bool>(problem); }
 };
 
+// What was refused in one record so far. A key that comes again takes back what was
+// said of it.
+class Refusals {
+ public:
+  void add(const RowProblem& problem) { problems_.push_back(problem); }
+  void forget(uint32_t slot) {
+    std::erase_if(problems_, [slot](const RowProblem& each) { return each.slot == slot; });
+  }
+  void clear() noexcept { problems_.clear(); }
+  RowProblem first() const noexcept { return problems_.empty() ? RowProblem{} : problems_.front(); }
+
+ private:
+  std::vector<RowProblem> problems_;
+};
+
 class Decoder {
  public:
   Decoder(std::shared_ptr<const Plan> plan, std::shared_ptr<Pool> pool);

@@ -78,7 +78,7 @@ uint32_t Lookup::find(std::string_view key, const std::vector<SlotSpec>& slots) 
   std::array<std::byte, 16> start{};
   const auto* bytes = reinterpret_cast<const std::byte*>(key.data());
   if (key.size() < 8) {
-    std::memcpy(start.data(), bytes, key.size());
+    if (!key.empty()) std::memcpy(start.data(), bytes, key.size());
     bytes = start.data();
   }
   const uint32_t slot = candidate(bytes, key.size());

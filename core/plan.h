@@ -143,6 +143,9 @@ class Plan {
   const std::vector<Header>& headers() const noexcept { return headers_; }
   const Lookup& lookup() const noexcept { return lookup_; }
   bool strict() const noexcept { return strict_; }
+  // Whether a key that has no slot is refused. No column can have an empty name, so
+  // an empty key is nobody's.
+  bool refuses(std::string_view key) const noexcept { return strict_ && !key.empty(); }
 
  private:
   std::vector<SlotSpec> slots_;

@@ -49,18 +49,16 @@ std::vector<StepColumn> SequenceDecoder::finish_steps() {
   return columns;
 }
 
-void SequenceDecoder::fail(Problem problem, uint32_t slot, const FeatureView& view) noexcept {
-  if (failed_) return;
+void SequenceDecoder::refuse(Problem problem, uint32_t slot, const FeatureView& view) {
   if (!view.lists->empty())
     problem.at = static_cast<uint64_t>(view.lists->front().data() - payload_.data());
-  failed_ = {problem, slot};
+  refusals_.add({problem, slot});
 }
 
-void SequenceDecoder::refuse_unknown(const Plan& plan, std::string_view key) noexcept {
-  if (!plan.strict()) return;
-  const auto at = reinterpret_cast<const std::byte*>(key.data()) - payload_.data();
-  if (!failed_)
-    failed_ = {{Fault::unknown_key, static_cast<uint64_t>(at), static_cast<uint64_t>(at), key.size()}};
+void SequenceDecoder::refuse_unknown(const Plan& plan, std::string_view key) {
+  if (!plan.refuses(key)) return;
+  const auto at = static_cast<uint64_t>(reinterpret_cast<const std::byte*>(key.data()) - payload_.data());
+  refusals_.add({{Fault::unknown_key, at, at, key.size()}});
 }
 
 void SequenceDecoder::feature(std::string_view key, const FeatureView& view) {
@@ -68,12 +66,13 @@ void SequenceDecoder::feature(std::string_view key, const FeatureView& view) {
   if (slot == Lookup::kNone) refuse_unknown(*context_plan_, key);
   if (slot == Lookup::kNone || context_plan_->slots()[slot].skip) return;
   context_[slot].cut_to(rows_);
+  refusals_.forget(slot);
   seen_[slot] = 0;
   if (view.kind == Kind::unset) return;
   if (context_[slot].add_feature(view, rows_, slab_))
     seen_[slot] = stamp_;
   else
-    fail(context_[slot].problem(), slot, view);
+    refuse(context_[slot].problem(), slot, view);
 }
 
 void SequenceDecoder::begin_steps(std::string_view key) {
@@ -85,6 +84,7 @@ void SequenceDecoder::begin_steps(std::string_view key) {
   }
   // A list that comes again replaces what it was.
   steps_[list_].cut_to(rows_);
+  refusals_.forget(static_cast<uint32_t>(context_.size()) + list_);
   steps_[list_].seen = stamp_;
 }
 
@@ -94,7 +94,7 @@ void SequenceDecoder::step(const FeatureView& view) {
   if (steps.builder.add_feature(view, steps.count, slab_))
     ++steps.count;
   else
-    fail(steps.builder.problem(), static_cast<uint32_t>(context_.size()) + list_, view);
+    refuse(steps.builder.problem(), static_cast<uint32_t>(context_.size()) + list_, view);
 }
 
 void SequenceDecoder::end_steps() {
@@ -108,10 +108,10 @@ RowProblem SequenceDecoder::add(Bytes payload, const BlockRef& slab) {
   payload_ = payload;
   slab_ = slab;
   ++stamp_;
-  failed_ = {};
+  refusals_.clear();
   Walk<SequenceDecoder> walk(payload, *this, scratch_);
   RowProblem problem{walk.sequence()};
-  if (!problem) problem = failed_;
+  if (!problem) problem = refusals_.first();
   if (!problem) problem = finish_row();
   slab_ = nullptr;
   if (problem) {

@@ -36,9 +36,9 @@ class SequenceDecoder {
   void step(const FeatureView& view);
   void end_steps();
 
-  // Remembers the first problem of the row, and where its feature stands.
-  void fail(Problem problem, uint32_t slot, const FeatureView& view) noexcept;
-  void refuse_unknown(const Plan& plan, std::string_view key) noexcept;
+  // Remembers a problem of the row, and where its feature stands.
+  void refuse(Problem problem, uint32_t slot, const FeatureView& view);
+  void refuse_unknown(const Plan& plan, std::string_view key);
   void cut_to_rows() noexcept;
   RowProblem finish_row();
 
@@ -66,7 +66,7 @@ class SequenceDecoder {
   std::vector<uint64_t> seen_;
   std::vector<Steps> steps_;
   uint32_t list_ = Lookup::kNone;  // whose steps are coming
-  RowProblem failed_;
+  Refusals refusals_;
   uint64_t stamp_ = 0;
   size_t rows_ = 0;
   Bytes payload_;

@@ -77,7 +77,11 @@ def encode(job: Job) -> Task:
     columns: Any = {column.name: form(column, drawn[column.name]) for column in job.workload.columns}
     if job.options["arrow"]:
         columns = pa.table(columns)
-    return _writing(job, lambda writer: writer.write_columns(columns), job.workload.records)
+    # Keys in another order than in the generated shards, but the same number of bytes.
+    framed_bytes = sum(os.path.getsize(shard) for shard in job.workload.shards())
+    return _writing(
+        job, lambda writer: writer.write_columns(columns), job.workload.records, framed_bytes=framed_bytes
+    )
 
 
 def encode_rows(job: Job) -> Task:
@@ -100,11 +104,11 @@ def _numpy_column(column: Column, values: Values) -> Any:
 
 
 def _arrow_column(column: Column, values: Values) -> Any:
-    if isinstance(values, Lists) and not column.is_string:
-        return pa.LargeListArray.from_arrays(_offsets(values), values.values)
     if column.is_string:
         strings = strings_of(column, values) if isinstance(values, Lists) else values.tolist()
         return pa.array(strings, pa.large_string() if column.kind == "text" else pa.large_binary())
+    if isinstance(values, Lists):
+        return pa.LargeListArray.from_arrays(_offsets(values), values.values)
     if column.shape:
         return pa.FixedSizeListArray.from_arrays(values.reshape(-1), column.shape[0])
     return pa.array(values)
@@ -114,7 +118,7 @@ def _offsets(values: Lists) -> Any:
     return np.concatenate([[0], np.cumsum(values.lengths)])
 
 
-def _writing(job: Job, write: Callable[[Any], object], rows: int) -> Task:
+def _writing(job: Job, write: Callable[[Any], object], rows: int, *, framed_bytes: int | None = None) -> Task:
     schema = schema_of(job.workload)
     folder = tempfile.TemporaryDirectory(dir=scratch())
     path = os.path.join(folder.name, "written.tfrecord")
@@ -129,7 +133,8 @@ def _writing(job: Job, write: Callable[[Any], object], rows: int) -> Task:
     with rk.Writer(path, schema) as writer:
         write(writer)
     written = sum(1 for _ in rk.records(path))
-    assert written == rows, f"{written} of {rows} rows were written"
+    if written != rows or framed_bytes not in (None, os.path.getsize(path)):
+        raise ValueError(f"{written} records in {os.path.getsize(path)} bytes were written, not {rows} rows")
     os.remove(path)
     return Task(once)
 

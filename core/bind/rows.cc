@@ -297,8 +297,8 @@ void bind_rows(nb::module_& module) {
                     std::vector<RowField>, std::vector<RowField>, nb::object>(),
            nb::arg("features"), nb::arg("steps").none(), nb::arg("pool"), nb::arg("fields"),
            nb::arg("step_fields"), nb::arg("judge"))
-      .def("encode", &RowEncoder::encode, nb::arg("row"), "One row as a payload.")
-      .def("append", &RowEncoder::append, nb::arg("row"),
+      .def("encode", &RowEncoder::encode, nb::arg("row").none(), "One row as a payload.")
+      .def("append", &RowEncoder::append, nb::arg("row").none(),
            "Put one row, framed, behind those that wait; gives how many bytes wait now.")
       .def_prop_ro("appended", &RowEncoder::appended)
       .def("take", &RowEncoder::take_waiting, "The frames that wait.");

@@ -437,7 +437,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
 
   const std::vector<Bytes> payloads = {payload_a, payload_b, payload_a, payload_b};
-  const auto pool = Pool::create(0, false);
+  // Of the process, not of the input: the first buffers of a column are not small.
+  static const auto pool = Pool::create(8 << 20, true);
   const auto plan = std::make_shared<const Plan>(std::move(context), strict);
   if (!sequence) {
     Decoder decoder(plan, pool);

@@ -109,6 +109,13 @@ TEST("the empty key is a key") {
   check_lookup({""}, {"a"});
 }
 
+TEST("the key of an entry that has none is the empty key") {
+  const std::vector<SlotSpec> slots = slots_of({"a", ""});
+  Lookup lookup;
+  lookup.build(slots);
+  CHECK_EQ(lookup.find(std::string_view(), slots), 1u);
+}
+
 TEST("a plan without slots finds nothing") { check_lookup({}, {"", "a", "image/encoded"}); }
 
 TEST("keys that agree in length, first and last eight bytes are told apart") {

@@ -16,7 +16,6 @@ from rekord.location import Location
 
 if TYPE_CHECKING:
     from rekord._core import PayloadKind
-    from rekord.records.frame import Stretch
 
 
 class Kind(str, Enum):
@@ -113,7 +112,8 @@ def pick(paths: list[str], *, number: int = 1, record: int | None = None) -> Ite
 
     Nothing after them is read. A record that is not there is a UsageError.
     """
-    from rekord._core import HEADER_BYTES
+    from rekord._core import HEADER_BYTES, PayloadKind
+    from rekord.dataset.infer import sampled_kind
     from rekord.dataset.read import open_frames
     from rekord.records.frame import EVIDENCE_BYTES
 
@@ -126,8 +126,9 @@ def pick(paths: list[str], *, number: int = 1, record: int | None = None) -> Ite
         with open_frames(path) as reader:
             try:
                 for stretch in reader.stretches():
-                    if stretch.first_record == 0:
-                        file_kind = _sampled_kind(stretch)
+                    # In a file of SequenceExamples, one without steps looks like an Example.
+                    if stretch.first_record == 0 and sampled_kind(stretch) == PayloadKind.SEQUENCE:
+                        file_kind = PayloadKind.SEQUENCE
                     begin = max(first - before - stretch.first_record, 0)
                     for index in range(begin, min(begin + left, len(stretch.extents))):
                         payload_at = stretch.extents.offset(index) + HEADER_BYTES
@@ -154,15 +155,6 @@ def heading(name: str, picked: Picked) -> list[Any]:
     size = byte_size(len(picked.payload))
     exact = f"  {size}" if len(picked.payload) < 1000 else f"  {size} ({len(picked.payload):,} bytes)"
     return [(name, "bold"), f"  record {picked.record:,}  byte {picked.offset:,}{exact}"]
-
-
-def _sampled_kind(stretch: Stretch) -> PayloadKind | None:
-    from rekord import _core
-    from rekord.health.check import SAMPLED_RECORDS
-
-    kinds = set(_core.recognise(stretch.buffer, stretch.extents, SAMPLED_RECORDS))
-    sequence = _core.PayloadKind.SEQUENCE
-    return sequence if sequence in kinds and kinds <= {sequence, _core.PayloadKind.EXAMPLE} else None
 
 
 def _no_such_record(paths: list[str], record: int, records: int) -> RekordError:

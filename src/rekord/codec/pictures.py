@@ -60,7 +60,7 @@ def stored_mask(value: Any, feature: Mask) -> bytes:
     if format_of(data) != "png" or len(data) < 33:
         raise _bad_mask(
             "a single-channel PNG of class ids",
-            (format_of(data) or f"{len(data):,} bytes that begin {data[:8].hex(' ')}"),
+            (format_of(data) or "").upper() or f"{len(data):,} bytes that begin {data[:8].hex(' ')}",
             "store masks as PNG: a lossy format changes class ids",
         )
     depth, colour = data[24], data[25]
@@ -95,8 +95,8 @@ def _bytes_of(value: Any, feature: Feature) -> bytes:
                 "E329",
                 "cannot be read from its file",
                 expected="a file that can be read",
-                found=f"{failure.strerror or failure}: {value}",
-                do="check the path",
+                found=(failure.strerror or str(failure))[:60],
+                do=f"check the path: {value}",
             ) from failure
     raise Unfit(
         "E302",

@@ -185,7 +185,7 @@ class Judge:
         column = next(key for key in row if key not in self.schema)
         name = column if isinstance(column, str) else None
         free = [one for one in self.schema if one not in row]
-        meant = near_miss(name, free) or near_miss(name, self.schema) if name else None
+        meant = near_miss(name, free) if name else None
         some = ", ".join(f"`{one}`" for one in list(self.schema)[:5])
         raise error(
             "E309",

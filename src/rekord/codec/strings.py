@@ -14,9 +14,10 @@ def stored_strings(value: Any, feature: Feature, shape: tuple[int | None, ...]) 
     if type(value) is memoryview:
         value = value.tobytes()
     leaves, given = flat(value)
-    check_shape(given, shape, value)
     text = isinstance(feature, Text)
-    return [stored_string(leaf, text=text, at=i) for i, leaf in enumerate(leaves)]
+    strings = [stored_string(leaf, text=text, at=i) for i, leaf in enumerate(leaves)]
+    check_shape(given, shape, value)
+    return strings
 
 
 def stored_string(leaf: Any, *, text: bool, at: int | None = None) -> bytes:

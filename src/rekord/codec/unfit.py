@@ -52,7 +52,9 @@ def described(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return shown_shape(value) if value.ndim else f"{value.dtype} {value[()]!s}"[:60]
     if isinstance(value, np.generic):
-        return f"{value.dtype} {value!s}"[:60]
+        # What Python's own numbers become on the way is not worth a word.
+        plain = value.dtype.name in ("int64", "float64", "bool") or value.dtype.itemsize > 8
+        return f"{value!s}"[:60] if plain else f"{value.dtype} {value!s}"[:60]
     if isinstance(value, (list, tuple, set, frozenset, dict)) and len(value) > 4:
         return f"a {type(value).__name__} of {len(value):,}"
     return shown(value)
@@ -60,4 +62,4 @@ def described(value: Any) -> str:
 
 def shown_shape(array: np.ndarray[Any, Any]) -> str:
     """The type and the shape of an array."""
-    return f"a {array.dtype} array of shape {array.shape}"[:60]
+    return f"array of {array.dtype}, shape {array.shape}"[:60]

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rekord import _core
 from rekord._core import PayloadKind
+from rekord.dataset.infer import SAMPLED_RECORDS, sampled_kind
 from rekord.dataset.read import open_frames, record_files
 from rekord.errors import RekordError
 from rekord.faults import wire_error
 from rekord.health.finding import Finding, Report, Severity
 from rekord.records.frame import FrameReader, Stretch
-
-SAMPLED_RECORDS = 64
-"""How many records at the front of a file say what its payloads are."""
 
 MAX_FINDINGS = 1000
 
@@ -160,17 +157,10 @@ class _FileCheck:
 
     def _recognise(self, stretch: Stretch) -> dict[int, PayloadKind]:
         """Settle what the file holds; gives the records that hold something else."""
+        self._kind = sampled_kind(stretch)
+        if self._kind != PayloadKind.EXAMPLE:
+            return {}
         kinds = _core.recognise(stretch.buffer, stretch.extents, SAMPLED_RECORDS)
-        # An empty payload is an Example without features; beside others it says nothing.
-        telling = [kind for i, kind in enumerate(kinds) if stretch.extents.length(i)] or kinds
-        tally = Counter(telling)
-        if set(tally) <= {PayloadKind.EXAMPLE, PayloadKind.SEQUENCE} and PayloadKind.SEQUENCE in tally:
-            # A SequenceExample without steps looks like an Example.
-            self._kind = PayloadKind.SEQUENCE
-            return {}
-        kind = self._kind = tally.most_common(1)[0][0]
-        if kind in _KIND_NOTES:
-            return {}
         return {i: kind for i, kind in enumerate(kinds) if kind in _KIND_NOTES and stretch.extents.length(i)}
 
     def _note_oddity(

@@ -49,7 +49,7 @@ def leaves_of(value: Any) -> Leaves:
     """What one value of a row is made of."""
     family = _python_family(value)
     if family is not None:
-        return _of_python([value], (), (family,))
+        return python_leaves([value], (), (family,))
     if isinstance(value, (np.ndarray, np.generic)):
         return _of_array(np.asarray(value))
     if isinstance(value, (list, tuple)) or _is_sequence(value):
@@ -120,7 +120,7 @@ def _of_list(value: Sequence[Any]) -> Leaves:
                 return inner
             return _of_array(np.asarray(flat).reshape(shape)) if len(kinds) == 1 else _mixed(flat, shape)
         families[family] = kind
-    return _of_python(flat, shape, tuple(families))
+    return python_leaves(flat, shape, tuple(families))
 
 
 def _mixed(flat: list[Any], shape: tuple[int, ...]) -> Leaves:
@@ -129,7 +129,7 @@ def _mixed(flat: list[Any], shape: tuple[int, ...]) -> Leaves:
     strange = [part for part in plain if _python_family(part) is None]
     if strange:
         return _strange(strange[0])
-    return _of_python(plain, shape, tuple(dict.fromkeys(_python_family(part) or "" for part in plain)))
+    return python_leaves(plain, shape, tuple(dict.fromkeys(_python_family(part) or "" for part in plain)))
 
 
 def _flatten(value: Sequence[Any], out: list[Any], depth: int) -> tuple[int, ...] | None:
@@ -149,7 +149,8 @@ def _flatten(value: Sequence[Any], out: list[Any], depth: int) -> tuple[int, ...
     return (len(value), *(shape or ()))
 
 
-def _of_python(flat: list[Any], shape: tuple[int, ...], families: tuple[str, ...]) -> Leaves:
+def python_leaves(flat: list[Any], shape: tuple[int, ...], families: tuple[str, ...]) -> Leaves:
+    """The elements of a value that are Python's own, of these families."""
     ints = reals = doubles = None
     digits = 0
     if "int" in families:

@@ -12,7 +12,7 @@ from rekord.location import Location
 from rekord.schema.base import Feature
 from rekord.schema.dtypes import FLOATS, TENSORS
 from rekord.schema.feature import Bytes, Float32, Int64, Tensor, Text
-from rekord.schema.leaves import HOLE, Leaves, leaves_of
+from rekord.schema.leaves import HOLE, Leaves, leaves_of, python_leaves
 from rekord.schema.merging import Merging
 from rekord.schema.refuse import refuse, shown
 from rekord.schema.rowforms import is_missing
@@ -30,6 +30,8 @@ _PYTHON = {"bool": "bool", "int": "int64", "float": "float64", "complex": "compl
 _DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 _INT64 = (-(2**63), 2**63 - 1)
 _UINT64_MOST = 2**64 - 1
+_SCALARS = {bool: "bool", int: "int", float: "float", str: "text", bytes: "bytes"}
+_RUN_VALUES = 4096
 
 
 class SeenColumn:
@@ -47,11 +49,16 @@ class SeenColumn:
         self._digits = 0
         self._reals: tuple[float, float] | None = None
         self._doubles = Merging()
+        # Scalars of one type that came one after another wait to be looked at together.
+        self._run: list[Any] = []
+        self._run_type: type = type(None)
+        self._run_row = 0
 
     def add_column(self, values: Any, first_row: int) -> None:
         """Look at the values of many rows: an array with a row for each, or a list."""
         if isinstance(values, np.ndarray) and values.dtype.kind in "biuf" and len(values):
             self.present += len(values)
+            self._end_run()
             self._note(leaves_of(values), values.shape[1:], first_row)
             return
         for row, value in enumerate(values, first_row):
@@ -62,6 +69,17 @@ class SeenColumn:
         if is_missing(value):
             return
         self.present += 1
+        kind = type(value)
+        if kind in _SCALARS:
+            if kind is not self._run_type:
+                self._end_run()
+                self._run_type, self._run_row = kind, row
+            if kind is not str and kind is not bytes:  # large ones are not held; their type is all there is
+                self._run.append(value)
+                if len(self._run) >= _RUN_VALUES:
+                    self._look_at_run()
+            return
+        self._end_run()
         leaves = leaves_of(value)
         if leaves.strange is not None:
             raise self._strange(leaves, row)
@@ -71,6 +89,7 @@ class SeenColumn:
 
     def feature(self, rows: int) -> Feature:
         """The type of the column, now that `rows` rows have been seen."""
+        self._end_run()
         optional = self.present < rows
         shape = self._shape()
         families = set(self._families)
@@ -91,6 +110,7 @@ class SeenColumn:
 
     def evidence(self) -> dict[str, Any]:
         """What was seen, as JSON holds it."""
+        self._end_run()
         out: dict[str, Any] = {"present": self.present, "types": list(self._families)}
         if self._dtypes:
             out["dtypes"] = list(self._dtypes)
@@ -98,6 +118,17 @@ class SeenColumn:
         if spans:
             out |= {"min": min(low for low, _ in spans), "max": max(high for _, high in spans)}
         return out
+
+    def _end_run(self) -> None:
+        if self._run_type in _SCALARS:
+            self._look_at_run()
+            self._run_type = type(None)
+
+    def _look_at_run(self) -> None:
+        family = _SCALARS[self._run_type]
+        values, self._run = self._run, []
+        if values or family in ("text", "bytes"):
+            self._note(python_leaves(values, (), (family,)), (), self._run_row)
 
     def _note(self, leaves: Leaves, shape: tuple[int, ...], row: int) -> None:
         if not leaves.families and shape == (0,):
@@ -113,7 +144,7 @@ class SeenColumn:
         if leaves.ints is not None:
             self._ints = least, most = _wider(self._ints, leaves.ints)
             self._digits = max(self._digits, leaves.digits)
-            self._check_64_bits(least, most, row)
+            self._check_64_bits(least, most)
         self._reals = _wider(self._reals, leaves.reals)
         if leaves.doubles is not None:
             self._doubles.add(leaves.doubles)
@@ -155,7 +186,7 @@ class SeenColumn:
             return "bfloat16"
         return str(np.result_type(*[np.dtype(name) for name in floats]).name)
 
-    def _check_64_bits(self, least: int, most: int, row: int) -> None:
+    def _check_64_bits(self, least: int, most: int) -> None:
         if _INT64[0] <= least and (most <= _INT64[1] or (least >= 0 and most <= _UINT64_MOST)):
             return
         raise refuse(
@@ -163,7 +194,7 @@ class SeenColumn:
             f"`{self.name}` has a whole number that 64 bits cannot hold",
             column=self.name,
             expected="numbers from -2^63 to 2^63 - 1, or from 0 to 2^64 - 1",
-            found=f"numbers from {shown(least)} to {shown(most)}, by row {row:,}",
+            found=f"numbers from {shown(least)} to {shown(most)}",
             do="store it as text: str(number)",
         )
 
