@@ -666,12 +666,14 @@ def test_a_step_that_does_not_fit_is_named(row: Any, code: str, feature: str, st
 
 @pytest.mark.parametrize("feature", [Int64(range=(-5, 5)), Float32(range=(-5, 5)), Label(5), Int64(dtype="int8")])
 def test_bounds_hold_for_every_form_of_a_number(feature: Feature) -> None:
-    forms: list[Any] = [int, float, np.int8, np.int64, np.float32, np.float64, np.array]
-    forms += [lambda n, t=t: np.array([n], t)[0] for t in (np.int16, np.uint64, np.float16)]
+    forms: list[Any] = [int, float, np.int64, np.float32, np.float64, np.array, np.int16, np.uint64, np.float16]
     for form in forms:
         with pytest.raises(EncodeError) as caught:
-            encode({"x": form(200 if form is not np.int8 else 100)}, Schema({"x": feature}))
-        assert caught.value.code in ("E311", "E317", "E304", "E310") or form is np.int8
+            encode({"x": form(200)}, Schema({"x": feature}))
+        whole = np.asarray(form(200)).dtype.kind in "iu"
+        expected = {"Label": "E317", "Int64": "E311" if feature != Int64(dtype="int8") else "E310"}
+        name = type(feature).__name__
+        assert caught.value.code == ("E311" if name == "Float32" else expected[name] if whole else "E304")
 
 
 def test_columns_of_a_batch_are_rekords_own_too() -> None:

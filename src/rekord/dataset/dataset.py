@@ -15,6 +15,7 @@ from rekord.dataset.read import PathLike, record_files
 from rekord.errors import error
 from rekord.schema import Schema
 
+
 def open(
     path: PathLike | Sequence[PathLike],
     schema: Schema | PathLike | None = None,
