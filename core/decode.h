@@ -32,7 +32,12 @@ struct RowProblem {
 // said of it.
 class Refusals {
  public:
-  void add(const RowProblem& problem) { problems_.push_back(problem); }
+  // Of each slot the first, so that they are never more than there are slots.
+  void add(const RowProblem& problem) {
+    for (const RowProblem& each : problems_)
+      if (each.slot == problem.slot) return;
+    problems_.push_back(problem);
+  }
   void forget(uint32_t slot) {
     std::erase_if(problems_, [slot](const RowProblem& each) { return each.slot == slot; });
   }

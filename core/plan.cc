@@ -41,48 +41,61 @@ Header::Header(const SlotSpec& spec) noexcept
   tail_mask_ = in_last == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * in_last)) - 1;
 }
 
+uint64_t Lookup::mix(std::string_view key) noexcept {
+  std::array<std::byte, 8> start{};
+  const auto* bytes = reinterpret_cast<const std::byte*>(key.data());
+  if (key.size() < start.size()) {
+    if (!key.empty()) std::memcpy(start.data(), bytes, key.size());
+    bytes = start.data();
+  }
+  return mix(bytes, key.size());
+}
+
 void Lookup::build(const std::vector<SlotSpec>& slots) {
+  std::vector<uint64_t> mixed;
+  mixed.reserve(slots.size());
+  for (const SlotSpec& slot : slots) mixed.push_back(mix(slot.key));
+  std::vector<uint64_t> sorted = mixed;
+  std::sort(sorted.begin(), sorted.end());
+  // Keys that agree in length, first and last eight bytes are the same to any seed.
+  const bool alike = std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
+
   // Four places a slot at first, and more seeds before more places: the table
   // should stay small enough for the first cache.
   int bits = std::max(2, static_cast<int>(std::bit_width(slots.size() * 4)));
   uint64_t seed = 0x9e3779b97f4a7c15u;
-  for (int attempt = 0; attempt < 4096; ++attempt) {
-    if (attempt % 256 == 255 && bits < 16) ++bits;
+  const auto lay_out = [&](bool probe) {
     table_.assign(size_t{1} << bits, kNone);
     seed_ = seed | 1;
     shift_ = 64 - bits;
-    exact_ = true;
-    for (uint32_t i = 0; i < slots.size() && exact_; ++i) {
-      // The key is copied so that eight bytes can be read from it.
-      std::string key = slots[i].key;
-      const size_t length = key.size();
-      key.resize(length + 8);
-      uint32_t& place =
-          table_[hash(reinterpret_cast<const std::byte*>(key.data()), length, seed_) >> shift_];
-      exact_ = place == kNone;
-      place = i;
-    }
-    if (exact_) return;
+    return place(mixed, probe);
+  };
+  for (int attempt = 0; attempt < 2048 && !alike; ++attempt) {
+    if (attempt % 256 == 255 && bits < 16) ++bits;
+    if (lay_out(false)) return;
     seed = seed * 6364136223846793005u + 1442695040888963407u;
   }
-  // Keys that agree in length, first and last eight bytes cannot be told apart by
-  // this hash: those are found by searching.
+  lay_out(true);
+}
+
+bool Lookup::place(const std::vector<uint64_t>& mixed, bool probe) {
+  const size_t mask = table_.size() - 1;
+  for (uint32_t i = 0; i < mixed.size(); ++i) {
+    size_t at = static_cast<size_t>(mixed[i] * seed_ >> shift_);
+    while (table_[at] != kNone) {
+      if (!probe) return false;
+      at = (at + 1) & mask;
+    }
+    table_[at] = i;
+  }
+  return true;
 }
 
 uint32_t Lookup::find(std::string_view key, const std::vector<SlotSpec>& slots) const noexcept {
-  if (!exact_) {
-    for (uint32_t i = 0; i < slots.size(); ++i)
-      if (slots[i].key == key) return i;
-    return kNone;
-  }
-  std::array<std::byte, 16> start{};
-  const auto* bytes = reinterpret_cast<const std::byte*>(key.data());
-  if (key.size() < 8) {
-    if (!key.empty()) std::memcpy(start.data(), bytes, key.size());
-    bytes = start.data();
-  }
-  const uint32_t slot = candidate(bytes, key.size());
-  return slot != kNone && slots[slot].key == key ? slot : kNone;
+  const size_t mask = table_.size() - 1;
+  size_t at = static_cast<size_t>(mix(key) * seed_ >> shift_);
+  while (table_[at] != kNone && slots[table_[at]].key != key) at = (at + 1) & mask;
+  return table_[at];
 }
 
 Plan::Plan(std::vector<SlotSpec> specs, bool strict)

@@ -99,7 +99,8 @@ class Header {
   std::array<uint64_t, kMostWords> lengths_{};  // 1 at each byte that P is added to
 };
 
-// From a key to its slot: one multiplication and one probe, without collisions.
+// From a key to its slot: one multiplication and one probe. Nearly always without
+// collisions; keys that collide stand in the next places.
 class Lookup {
  public:
   static constexpr uint32_t kNone = 0xffffffff;
@@ -107,15 +108,15 @@ class Lookup {
   void build(const std::vector<SlotSpec>& slots);
 
   // Reads eight bytes from `key`, even where it is shorter. The slot is a
-  // candidate: the caller compares the key.
+  // candidate: the caller compares the key, and asks `find` where it differs.
   uint32_t candidate(const std::byte* key, size_t length) const noexcept {
-    return table_[hash(key, length, seed_) >> shift_];
+    return table_[mix(key, length) * seed_ >> shift_];
   }
 
   uint32_t find(std::string_view key, const std::vector<SlotSpec>& slots) const noexcept;
 
  private:
-  static uint64_t hash(const std::byte* key, size_t length, uint64_t seed) noexcept {
+  static uint64_t mix(const std::byte* key, size_t length) noexcept {
     uint64_t first = load_le<uint64_t>(key);
     uint64_t last;
     if (length >= 8) {
@@ -124,13 +125,16 @@ class Lookup {
       first &= (uint64_t{1} << (8 * length)) - 1;
       last = first;
     }
-    return (first ^ (last * 0x9e3779b97f4a7c15u) ^ length * 0xff51afd7ed558ccdu) * seed;
+    return first ^ (last * 0x9e3779b97f4a7c15u) ^ length * 0xff51afd7ed558ccdu;
   }
+  // Of a key without padding.
+  static uint64_t mix(std::string_view key) noexcept;
+  // Fills the table; false where two keys collide and `probe` does not allow it.
+  bool place(const std::vector<uint64_t>& mixed, bool probe);
 
-  std::vector<uint32_t> table_{kNone, kNone};
+  std::vector<uint32_t> table_{kNone, kNone};  // a power of two, never full
   uint64_t seed_ = 1;
   int shift_ = 63;
-  bool exact_ = true;  // false: a collision could not be avoided, `find` searches
 };
 
 // The slots of one map: an Example's features, a context, or feature lists.

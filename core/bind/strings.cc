@@ -7,7 +7,7 @@ StringColumn::StringColumn(Column& column)
       ends_(column.ends.release()),
       views_(std::move(column.views)),
       slabs_(std::move(column.slabs)),
-      count_(views_.empty() ? column.ends.size() - 1 : views_.size()) {}
+      count_(column.viewed ? views_.size() : column.ends.size() - 1) {}
 
 StringColumn::StringColumn(BlockRef data, BlockRef ends, size_t count) noexcept
     : data_(std::move(data)), ends_(std::move(ends)), count_(count) {}

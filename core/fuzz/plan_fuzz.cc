@@ -5,8 +5,8 @@
 // The rows A, B, A, B are decoded by the plan, of Examples or of SequenceExamples. For each
 // the walk says what must come of it: these values, or a refusal for a reason of the plan, or
 // one of the wire. A refused row leaves no trace. Only what is wrong inside an entry that the
-// plan does not want may go unnoticed. With one bit of the choices the slots are not read but
-// taken from payload A itself, so that rows are accepted.
+// plan does not want, or that a later one replaces, may go unnoticed. With one bit of the
+// choices the slots are not read but taken from payload A itself, so that rows are accepted.
 
 #include <cstdlib>
 #include <map>
@@ -103,38 +103,44 @@ uint32_t slot_of(const Plan& plan, std::string_view key) {
   return Lookup::kNone;
 }
 
-// Takes a feature of a context or an Example into the row.
+// How the last entry of a slot stands.
+enum class Last : uint8_t { absent, there, bad, malformed };
+
+// Takes a feature of a context or an Example into the row, in place of an earlier one.
 void note(const Plan& plan, std::string_view key, const FeatureView& view, Row& row,
-          std::vector<bool>& there) {
+          std::vector<Last>& last) {
   const uint32_t slot = slot_of(plan, key);
   if (slot == Lookup::kNone) {
-    row.refused |= plan.strict();
+    row.refused |= plan.refuses(key);
     return;
   }
   const SlotSpec& spec = plan.slots()[slot];
   if (spec.skip) return;
+  if (last[slot] == Last::malformed) row.unnoticed = true;
   Value value = value_of(view);
   switch (fit(spec, value, spec.missing == Missing::hole)) {
     case Fit::good:
       row.values[slot] = std::move(value);
-      there[slot] = true;
+      last[slot] = Last::there;
       return;
     case Fit::hole:
       row.values[slot] = absent(spec);
-      there[slot] = true;
+      last[slot] = Last::there;
       return;
     case Fit::missing:
-      there[slot] = false;
+      last[slot] = Last::absent;
       return;
     case Fit::bad:
-      row.refused = true;
+      last[slot] = Last::bad;
   }
 }
 
-void fill_missing(const Plan& plan, Row& row, const std::vector<bool>& there) {
+void finish(const Plan& plan, Row& row, const std::vector<Last>& last) {
   for (size_t i = 0; i < plan.slots().size(); ++i) {
     const SlotSpec& spec = plan.slots()[i];
-    if (spec.skip || there[i]) continue;
+    row.wire |= last[i] == Last::malformed;
+    row.refused |= last[i] == Last::bad;
+    if (spec.skip || last[i] != Last::absent) continue;
     row.refused |= spec.missing == Missing::refuse;
     row.values[i] = absent(spec);
   }
@@ -142,7 +148,7 @@ void fill_missing(const Plan& plan, Row& row, const std::vector<bool>& there) {
 
 // The features of one message, entry by entry, so that one that nobody wants may be wrong.
 void features(const Plan& plan, Bytes message, const std::byte* origin, Row& row,
-              std::vector<bool>& there) {
+              std::vector<Last>& last) {
   Reader reader(message, origin, 1);
   Scratch scratch;
   Tag tag{};
@@ -161,10 +167,16 @@ void features(const Plan& plan, Bytes message, const std::byte* origin, Row& row
         row.wire = true;
       } else if (read_feature(scratch.values, origin, 3, scratch, view)) {
         const uint32_t slot = slot_of(plan, entry.key);
-        const bool wanted = slot == Lookup::kNone ? plan.strict() : !plan.slots()[slot].skip;
-        (wanted ? row.wire : row.unnoticed) = true;
+        if (!entry.known)
+          row.wire = true;
+        else if (slot == Lookup::kNone ? !plan.refuses(entry.key) : plan.slots()[slot].skip)
+          row.unnoticed = true;
+        else if (slot == Lookup::kNone)
+          row.wire = true;
+        else
+          last[slot] = Last::malformed;
       } else if (entry.known) {
-        note(plan, entry.key, view, row, there);
+        note(plan, entry.key, view, row, last);
       }
     }
   }
@@ -173,7 +185,7 @@ void features(const Plan& plan, Bytes message, const std::byte* origin, Row& row
 Row example_row(const Plan& plan, Bytes payload) {
   Row row;
   row.values.resize(plan.slots().size());
-  std::vector<bool> there(plan.slots().size());
+  std::vector<Last> last(plan.slots().size());
   Reader reader(payload, payload.data());
   Tag tag{};
   Bytes body;
@@ -181,9 +193,9 @@ Row example_row(const Plan& plan, Bytes payload) {
     if (reader.tag(tag) || (tag.raw == 0x0a ? reader.bytes(body) : reader.skip(tag)))
       row.wire = true;
     else if (tag.raw == 0x0a)
-      features(plan, body, payload.data(), row, there);
+      features(plan, body, payload.data(), row, last);
   }
-  fill_missing(plan, row, there);
+  finish(plan, row, last);
   return row;
 }
 
@@ -191,24 +203,27 @@ struct SequenceSink {
   const Plan& context;
   const Plan& plan;
   Row row;
-  std::vector<bool> there;
+  std::vector<Last> last;
+  std::vector<bool> bad;  // lists of steps
   uint32_t list = Lookup::kNone;
 
-  SequenceSink(const Plan& c, const Plan& s) : context(c), plan(s), there(c.slots().size()) {
+  SequenceSink(const Plan& c, const Plan& s)
+      : context(c), plan(s), last(c.slots().size()), bad(s.slots().size()) {
     row.values.resize(c.slots().size());
     row.steps.resize(s.slots().size());
     row.lists.resize(s.slots().size());
   }
-  void feature(std::string_view key, const FeatureView& view) { note(context, key, view, row, there); }
+  void feature(std::string_view key, const FeatureView& view) { note(context, key, view, row, last); }
   void begin_steps(std::string_view key) {
     list = slot_of(plan, key);
     if (list == Lookup::kNone) {
-      row.refused |= plan.strict();
+      row.refused |= plan.refuses(key);
     } else if (plan.slots()[list].skip) {
       list = Lookup::kNone;
     } else {
       row.steps[list].clear();
       row.lists[list] = true;
+      bad[list] = false;
     }
   }
   void step(const FeatureView& view) {
@@ -218,7 +233,7 @@ struct SequenceSink {
     const Fit how = fit(spec, value, false);
     if (how == Fit::missing && spec.missing == Missing::fill) value = absent(spec);
     // A step without a kind has no values, where that is allowed.
-    else if (how == Fit::bad || (how == Fit::missing && !spec.ragged)) row.refused = true;
+    else if (how == Fit::bad || (how == Fit::missing && !spec.ragged)) bad[list] = true;
     row.steps[list].push_back(std::move(value));
   }
   void end_steps() noexcept {}
@@ -229,10 +244,11 @@ Row sequence_row(const Plan& context, const Plan& steps, Bytes payload) {
   Scratch scratch;
   Walk<SequenceSink> walk(payload, sink, scratch);
   sink.row.wire = static_cast<bool>(walk.sequence());
-  fill_missing(context, sink.row, sink.there);
-  for (size_t i = 0; i < steps.slots().size(); ++i)
-    if (!steps.slots()[i].skip && !sink.row.lists[i])
-      sink.row.refused |= steps.slots()[i].missing == Missing::refuse;
+  finish(context, sink.row, sink.last);
+  for (size_t i = 0; i < steps.slots().size(); ++i) {
+    const bool required = !steps.slots()[i].skip && steps.slots()[i].missing == Missing::refuse;
+    sink.row.refused |= sink.bad[i] || (required && !sink.row.lists[i]);
+  }
   return std::move(sink.row);
 }
 
@@ -380,7 +396,9 @@ bool of_the_plan(Fault fault) { return fault >= Fault::missing; }
 
 void require_refusal(const RowProblem& problem, const Row& row, Bytes payload) {
   require(problem.problem.at <= payload.size());
-  require(of_the_plan(problem.problem.fault) ? row.refused : row.wire || row.unnoticed);
+  // Who refuses has looked at everything, so that protobuf's reasons come first.
+  const bool wire = row.wire || row.unnoticed;
+  require(of_the_plan(problem.problem.fault) ? row.refused && !wire : wire);
 }
 
 // Adds the rows, all of them before any is settled or one by one; gives those accepted.

@@ -53,7 +53,7 @@ def stored(feature: Feature, value: Any) -> Any:
 def test_the_known_example_is_written_as_the_known_bytes() -> None:
     schema = Schema({"b": Bytes((None,)), "a": Int64((None,))})
     assert encode({"a": [5, -1], "b": [b"ab", b""]}, schema).hex() == (
-        "0a25" "0a140a016112" "0f1a0d0a0b05ffffffffffffffffff01" "0a0d0a016212080a060a0261620a00"
+        "0a250a140a0161120f1a0d0a0b05ffffffffffffffffff010a0d0a016212080a060a0261620a00"
     )
 
 
@@ -664,9 +664,21 @@ def test_a_step_that_does_not_fit_is_named(row: Any, code: str, feature: str, st
 # What the core takes at sight is what Python would have made of it.
 
 
-@pytest.mark.parametrize("feature", [Int64(range=(-5, 5)), Float32(range=(-5, 5)), Label(5), Int64(dtype="int8")])
+@pytest.mark.parametrize(
+    "feature", [Int64(range=(-5, 5)), Float32(range=(-5, 5)), Label(5), Int64(dtype="int8")]
+)
 def test_bounds_hold_for_every_form_of_a_number(feature: Feature) -> None:
-    forms: list[Any] = [int, float, np.int64, np.float32, np.float64, np.array, np.int16, np.uint64, np.float16]
+    forms: list[Any] = [
+        int,
+        float,
+        np.int64,
+        np.float32,
+        np.float64,
+        np.array,
+        np.int16,
+        np.uint64,
+        np.float16,
+    ]
     for form in forms:
         with pytest.raises(EncodeError) as caught:
             encode({"x": form(200)}, Schema({"x": feature}))

@@ -140,7 +140,9 @@ def test_an_arrow_column_gives_the_records_of_its_rows(feature: Any, array: pa.A
 
 
 def test_rekords_own_columns_are_taken_as_they_are() -> None:
-    schema = Schema({"a": Float32((None, 2), optional=True), "b": Text(optional=True), "c": Int64(optional=True)})
+    schema = Schema(
+        {"a": Float32((None, 2), optional=True), "b": Text(optional=True), "c": Int64(optional=True)}
+    )
     valid = np.array([True, False, True])
     columns = {
         "a": Ragged(np.arange(6.0).reshape(3, 2), np.array([0, 1, 1, 3]), valid=valid),
@@ -242,7 +244,9 @@ def test_columns_that_do_not_fit_the_schema_are_refused(columns: Any, code: str,
     assert (caught.value.code, caught.value.location.feature) == (code, feature)
 
 
-STEPS = Schema(context={"n": Int64()}, steps={"x": Float32((2,)), "t": Text(optional=True), "r": Int64((None,))})
+STEPS = Schema(
+    context={"n": Int64()}, steps={"x": Float32((2,)), "t": Text(optional=True), "r": Int64((None,))}
+)
 
 
 def test_columns_of_steps_give_the_records_of_their_rows() -> None:

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -30,7 +30,6 @@ class Tour:
 
     good: str
     broken: str
-    payloads: list[bytes] = field(default_factory=list)
     steps: int = 0
 
     def step(self, title: str, command: str | None = None) -> None:
@@ -71,18 +70,37 @@ def demo(
 
 def write_dataset(tour: Tour) -> None:
     """Examples with an image, a label and some numbers, in a few shards."""
-    from rekord._core import frame
-    from rekord.cli.demo_data import generated_payload
+    from rekord.cli.demo_data import SCHEMA, generated_row
+    from rekord.dataset.writer import Writer
+    from rekord.storage.files import LOCAL
 
-    tour.step(f"Write {count(SHARDS * RECORDS_PER_SHARD, 'record')} of generated data")
+    rows = [generated_row(index) for index in range(SHARDS * RECORDS_PER_SHARD)]
+    tour.step(f"Declare a schema, and write {count(len(rows), 'row')} by it")
+    out.say((f">>> schema = {SCHEMA!r}", "cyan"))
+    out.say((">>> with rekord.Writer(path, schema) as writer: writer.write(row)", "cyan"))
+    LOCAL.make_folder(tour.good)
     began = time.perf_counter()
-    tour.payloads = [generated_payload(index) for index in range(SHARDS * RECORDS_PER_SHARD)]
-    written_bytes = 0
     for shard in range(SHARDS):
-        mine = tour.payloads[shard * RECORDS_PER_SHARD : (shard + 1) * RECORDS_PER_SHARD]
-        written_bytes += _write(_shard(tour.good, shard), b"".join(map(frame, mine)))
+        with Writer(_shard(tour.good, shard), SCHEMA) as writer:
+            for row in rows[shard * RECORDS_PER_SHARD : (shard + 1) * RECORDS_PER_SHARD]:
+                writer.write(row)
     took = duration(time.perf_counter() - began)
+    written_bytes = sum(LOCAL.stat(_shard(tour.good, shard)).size_bytes for shard in range(SHARDS))
     out.say(f"{tour.good}: {count(SHARDS, 'file')}, {byte_size(written_bytes)}, in {took}")
+
+
+def refuse_row(tour: Tour) -> None:
+    """A row that does not fit, and what is said about it."""
+    from rekord.cli.demo_data import SCHEMA, generated_row
+    from rekord.codec.encode import encode
+    from rekord.errors import EncodeError
+
+    tour.step("Try to write a row that does not fit")
+    out.say((">>> rekord.encode({**row, 'label': 'triangle'}, schema)", "cyan"))
+    try:
+        encode({**generated_row(0), "label": "triangle"}, SCHEMA)
+    except EncodeError as refusal:
+        out.say(refusal.message)
 
 
 def check_dataset(tour: Tour) -> None:
@@ -106,20 +124,20 @@ def show_record(tour: Tour) -> None:
 
 def break_copy(tour: Tour) -> None:
     """Two of the things that happen to files: a bit flips, and a copy is not finished."""
-    from rekord._core import FRAMING_BYTES, HEADER_BYTES, frame
+    from rekord.testing.damage import frame_offsets
 
     tour.step("Break a copy of it")
     for shard in range(SHARDS):
-        mine = tour.payloads[shard * RECORDS_PER_SHARD : (shard + 1) * RECORDS_PER_SHARD]
-        data = bytearray(b"".join(map(frame, mine)))
         path = _shard(tour.broken, shard)
+        with open(_shard(tour.good, shard), "rb") as file:
+            data = bytearray(file.read())
+        begins = [*frame_offsets(bytes(data)), len(data)]
         if shard == _FLIPPED_SHARD:
-            begin = sum(len(payload) + FRAMING_BYTES for payload in mine[:_FLIPPED_RECORD])
-            at = begin + HEADER_BYTES + len(mine[_FLIPPED_RECORD]) // 2
+            at = (begins[_FLIPPED_RECORD] + begins[_FLIPPED_RECORD + 1]) // 2
             data[at] ^= 1
             out.say(f"{os.path.basename(path)}: flipped one bit of byte {at:,}")
         elif shard == _CUT_SHARD:
-            lost_bytes = len(mine[-1]) // 2
+            lost_bytes = (begins[-1] - begins[-2]) // 2
             del data[-lost_bytes:]
             out.say(f"{os.path.basename(path)}: cut off the last {count(lost_bytes, 'byte')}")
         _write(path, bytes(data))
@@ -142,39 +160,46 @@ def explain_finding(tour: Tour) -> None:
         out.say("…")
 
 
-def read_from_python(tour: Tour) -> None:
-    """The same records as values, without TensorFlow."""
-    from rekord import decode, records
+def read_batches(tour: Tour) -> None:
+    """The same records as columns, without TensorFlow."""
+    from rekord.cli.demo_data import SCHEMA
+    from rekord.dataset.dataset import open as open_dataset
 
-    line = f">>> rows = [rekord.decode(payload) for payload in rekord.records({tour.good!r})]"
-    tour.step("Read it from Python")
+    tour.step("Read it in batches")
+    line = f">>> for batch in rekord.open({tour.good!r}, schema).batches(128): ..."
     out.say((line, "cyan"))
     began = time.perf_counter()
-    rows = [decode(payload) for payload in records(tour.good)]
+    batches = list(open_dataset(tour.good, SCHEMA).batches(128))
     took = duration(time.perf_counter() - began)
-    out.say(f"{count(len(rows), 'record')} with {count(len(rows[0]), 'feature')} each, in {took}")
+    rows = sum(len(batch["id"]) for batch in batches)
+    out.say(f"{count(rows, 'row')} in {len(batches)} batches, in {took}; the first one:")
+    for name, column in batches[0].items():
+        shown = f"{column.dtype} {column.shape}" if hasattr(column, "dtype") else repr(column)
+        out.say(f"  {name:<10} {shown}")
 
 
 def read_good_records(tour: Tour) -> None:
     """The records around the damage, compared with what was written."""
     from collections import Counter
 
-    from rekord.dataset.read import record_files
+    from rekord.dataset.read import record_files, records
 
     tour.step("Read the good records back from the broken copy")
+    written = list(records(tour.good))
     began = time.perf_counter()
     survivors = [payload for path in record_files(tour.broken) for payload in intact_payloads(path)]
     took = duration(time.perf_counter() - began)
-    same = (Counter(survivors) & Counter(tour.payloads)).total()
-    out.say(f"{len(survivors):,} of {count(len(tour.payloads), 'record')} read, in {took}")
+    same = (Counter(survivors) & Counter(written)).total()
+    out.say(f"{len(survivors):,} of {count(len(written), 'record')} read, in {took}")
     out.say(f"{same:,} of {len(survivors):,} are byte for byte what was written")
 
 
 STEPS = (
     write_dataset,
+    refuse_row,
     check_dataset,
     show_record,
-    read_from_python,
+    read_batches,
     break_copy,
     check_broken_copy,
     explain_finding,

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import struct
 import zlib
+from typing import Any
 
-from rekord.testing.wire import example_bytes
+from rekord.schema import Float32, Image, Int64, Label, Schema
 
 CLASSES = ("circle", "cross", "square", "stripes")
 
+SCHEMA = Schema(
+    {
+        "image": Image(format="png", key="image/encoded"),
+        "label": Label(CLASSES, key="image/class/label"),
+        "embedding": Float32(shape=(8,)),
+        "id": Int64(),
+    }
+)
 
-def generated_payload(index: int) -> bytes:
-    """The Example with this number; always the same."""
-    label = index % len(CLASSES)
-    return example_bytes(
-        {
-            "image/encoded": [drawn_png(index)],
-            "image/class/label": [label],
-            "image/class/text": [CLASSES[label].encode()],
-            "embedding": [((index * 37 + k * 11) % 64 - 32) / 16 for k in range(8)],
-            "id": [index],
-        }
-    )
+
+def generated_row(index: int) -> dict[str, Any]:
+    """The row with this number; always the same."""
+    return {
+        "image": drawn_png(index),
+        "label": CLASSES[index % len(CLASSES)],
+        "embedding": [((index * 37 + k * 11) % 64 - 32) / 16 for k in range(8)],
+        "id": index,
+    }
 
 
 def drawn_png(index: int, side: int = 32) -> bytes:

@@ -19,14 +19,21 @@ def array_to_arrow(values: Array, valid: Valid | None) -> Any:
     """A dense array; its inner dimensions become fixed-size lists."""
     if values.dtype.name == "bfloat16":
         values = values.astype(np.float32)  # Arrow has no bfloat16; every value survives
+    if values.dtype.kind == "c":  # nor complex numbers: pairs, as they lie in memory
+        values = np.ascontiguousarray(values)[..., np.newaxis].view(values.real.dtype)
     flat = np.ascontiguousarray(values).reshape(-1)
     if values.ndim == 1:
         return pa.array(flat, mask=None if valid is None else ~valid)
-    out = pa.array(flat)
-    for size in reversed(values.shape[2:]):
-        out = pa.FixedSizeListArray.from_arrays(out, size)
-    mask = None if valid is None else pa.array(~valid)
-    return pa.FixedSizeListArray.from_arrays(out, values.shape[1], mask=mask)
+    return _listed(pa.array(flat), values.shape, valid)
+
+
+def _listed(out: Any, shape: tuple[int, ...], valid: Valid | None) -> Any:
+    """Flat values as fixed-size lists of the inner dimensions of `shape`; `valid` is of the rows."""
+    for axis in range(len(shape) - 1, 0, -1):
+        bitmap = _bitmap(valid) if axis == 1 else None
+        rows = int(np.prod(shape[:axis]))
+        out = pa.Array.from_buffers(pa.list_(out.type, shape[axis]), rows, [bitmap], children=[out])
+    return out
 
 
 def strings_to_arrow(strings: Strings) -> Any:
@@ -37,11 +44,7 @@ def strings_to_arrow(strings: Strings) -> Any:
     valid = None if strings.row_shape else strings.valid
     buffers = [_bitmap(valid), pa.py_buffer(ends), pa.py_buffer(data)]
     out = pa.Array.from_buffers(kind, len(ends) - 1, buffers)
-    for i, size in enumerate(reversed(strings.row_shape)):
-        outermost = i == len(strings.row_shape) - 1
-        mask = pa.array(~strings.valid) if outermost and strings.valid is not None else None
-        out = pa.FixedSizeListArray.from_arrays(out, size, mask=mask)
-    return out
+    return _listed(out, (len(strings), *strings.row_shape), strings.valid)
 
 
 def ragged_to_arrow(ragged: Ragged) -> Any:

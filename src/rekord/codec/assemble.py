@@ -9,7 +9,7 @@ import numpy as np
 
 from rekord import _core
 from rekord.codec.columns import Array, Column, Offsets, Optional, Ragged, SparseColumn, Strings, Valid
-from rekord.codec.plan import CodecPlan, Field, Group
+from rekord.codec.plan import CodecPlan, Field, Group, SlotPlan
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Boxes, Image, Mask, Sparse, Tensor, Text
@@ -34,6 +34,32 @@ def assemble(plan: CodecPlan, taken: Any, rows: int) -> dict[str, Column]:
     return out
 
 
+def cut_to(plan: CodecPlan, taken: Any, rows: int) -> Any:
+    """The first rows of what `take()` gave: what is good before a row that is not."""
+    if plan.steps is None:
+        return [_cut(raw, slot, rows) for raw, slot in zip(taken, plan.context.slots, strict=True)]
+    context, steps = taken
+    out = []
+    for part, slot in zip(steps, plan.steps.slots, strict=True):
+        if part is None:
+            out.append(None)
+            continue
+        raw, offsets, valid = part
+        inner = _cut(raw, slot, int(offsets[rows]))
+        out.append((inner, offsets[: rows + 1], None if valid is None else valid[:rows]))
+    return [_cut(raw, slot, rows) for raw, slot in zip(context, plan.context.slots, strict=True)], out
+
+
+def _cut(raw: Raw | None, slot: SlotPlan, rows: int) -> Raw | None:
+    if raw is None:
+        return None
+    values, offsets, valid = raw
+    count = rows * slot.count if offsets is None else int(offsets[rows])
+    strings = isinstance(values, _core.StringColumn)
+    kept = _core.strings(values.list_bytes(0, count)) if strings else values[:count]
+    return kept, None if offsets is None else offsets[: rows + 1], None if valid is None else valid[:rows]
+
+
 def _columns(group: Group, raws: Sequence[Raw], rows: int) -> dict[str, Column]:
     out: dict[str, Column] = {}
     for field in group.fields:
@@ -51,6 +77,9 @@ def _columns(group: Group, raws: Sequence[Raw], rows: int) -> dict[str, Column]:
 
 def _column(field: Field, parts: Sequence[Raw], rows: int) -> Column:
     feature = field.feature
+    if len(parts) > 1 and feature.has_default:
+        _same_presence(field, rows, [part[2] for part in parts])
+        parts = [_filled(part, slot.fill) for part, slot in zip(parts, field.slots, strict=True)]
     if isinstance(feature, Sparse):
         return _sparse(field, feature, parts)
     if isinstance(feature, Boxes):
@@ -62,6 +91,25 @@ def _column(field: Field, parts: Sequence[Raw], rows: int) -> Column:
     return _plain(field, parts[0], rows)
 
 
+def _filled(raw: Raw, fill: tuple[Any, ...] | None) -> Raw:
+    """A slot of ragged rows with its default in place of the missing ones."""
+    values, offsets, valid = raw
+    if valid is None:
+        return raw
+    assert offsets is not None
+    assert fill is not None
+    lengths = np.diff(offsets)
+    lengths[~valid] = len(fill)
+    places = np.repeat(offsets[:-1][~valid], len(fill))
+    whole: Any = values
+    if isinstance(values, _core.StringColumn):
+        whole = np.array([*values.list_bytes(0, len(values)), None], object)[:-1]
+    new = np.insert(whole, places, np.tile(np.array([*fill, None], object)[:-1], int((~valid).sum())))
+    if isinstance(values, _core.StringColumn):
+        new = _core.strings(new.tolist())
+    return new, np.concatenate([[0], np.cumsum(lengths)]), None
+
+
 def _plain(field: Field, raw: Raw, rows: int) -> Column:
     """A column of one key whose values are list elements."""
     values, offsets, valid = raw
@@ -70,7 +118,7 @@ def _plain(field: Field, raw: Raw, rows: int) -> Column:
     if offsets is None:
         if isinstance(values, _core.StringColumn):
             sizes = tuple(size for size in shape if size is not None)
-            return Strings(values, text=isinstance(feature, Text), valid=valid, row_shape=sizes)
+            return Strings(values, text=field.text, valid=valid, row_shape=sizes, rows=rows)
         dense = _typed(field, values, rows).reshape(rows, *shape)
         return _with_holes(dense, valid) if feature.optional else dense
     return _ragged(field, values, offsets, valid, shape)
@@ -100,7 +148,7 @@ def _ragged(
 
 def _typed(field: Field, values: Array, rows: int, offsets: Offsets | None = None) -> Array:
     """Stored int64 or float32 values as the declared dtype, none of them changed by it."""
-    dtype = field.feature.dtype
+    dtype = _dtype(field)
     if dtype is None or values.dtype == dtype:
         return values
     if dtype == np.uint64:
@@ -128,6 +176,21 @@ def _typed(field: Field, values: Array, rows: int, offsets: Offsets | None = Non
     return typed
 
 
+def _dtype(field: Field) -> Any:
+    """The declared dtype; a name instead of one is what only another package can hold."""
+    dtype = field.feature.dtype
+    if isinstance(dtype, str):
+        raise error(
+            "U602",
+            f"`{field.name}` is declared as {dtype}, which NumPy has only with ml_dtypes installed",
+            location=Location(feature=field.name),
+            expected="the package ml_dtypes",
+            found="no such package",
+            do="pip install ml_dtypes",
+        )
+    return dtype
+
+
 def _with_holes(values: Array, valid: Valid | None) -> Optional:
     return Optional(values, np.ones(len(values), np.bool_) if valid is None else valid)
 
@@ -136,7 +199,7 @@ def _tensor(field: Field, feature: Tensor, raw: Raw, rows: int) -> Column:
     """Raw bytes as arrays. Rows of one shape share a buffer without a copy where they lie together."""
     column, _, valid = raw
     ends, data = Strings(column).packed()
-    dtype = feature.dtype.newbyteorder("<")
+    dtype = _dtype(field).newbyteorder("<")
     sizes = [size for size in feature.shape if size is not None]
     whole = int(np.prod(sizes)) * dtype.itemsize
     lengths = np.diff(ends)
@@ -154,6 +217,17 @@ def _tensor(field: Field, feature: Tensor, raw: Raw, rows: int) -> Column:
             found=f"{int(lengths[row]):,} bytes{_dtype_hint(int(lengths[row]), whole)}",
             do="declare the dtype and shape that were written",
         )
+    if dtype == np.bool_ and (data > 1).any():
+        row = int(np.searchsorted(ends, int((data > 1).argmax()), side="right")) - 1
+        raise refused(
+            field,
+            "D405",
+            f"`{field.name}` has a byte that is no bool",
+            row=row,
+            expected="bytes 0 and 1",
+            found=str(int(data[data > 1][0])),
+            do='declare rk.Tensor("uint8", …)',
+        )
     if varies:
         flat = data.view(dtype)
         offsets = ends // dtype.itemsize
@@ -167,17 +241,6 @@ def _tensor(field: Field, feature: Tensor, raw: Raw, rows: int) -> Column:
         dense[valid] = data.view(dtype).reshape(-1, *sizes)
     else:
         dense = data.view(dtype).reshape(rows, *sizes)
-    if dtype == np.bool_ and (data > 1).any():
-        row = int(np.searchsorted(ends, int((data > 1).argmax()), side="right")) - 1
-        raise refused(
-            field,
-            "D405",
-            f"`{field.name}` has a byte that is no bool",
-            row=row,
-            expected="bytes 0 and 1",
-            found=str(int(data[data > 1][0])),
-            do='declare rk.Tensor("uint8", …)',
-        )
     return _with_holes(dense, valid) if feature.optional else dense
 
 
@@ -225,29 +288,58 @@ def _boxes(field: Field, parts: Sequence[Raw]) -> Ragged:
 
 def _same_rows(field: Field, offsets: Sequence[Any], valids: Sequence[Valid | None]) -> None:
     """The keys of one column must agree on how many values each row has, and whether it is there."""
-    rows = len(offsets[0]) - 1
-    there = [np.ones(rows, np.bool_) if valid is None else valid for valid in valids]
+    _same_presence(field, len(offsets[0]) - 1, valids)
     first = np.diff(offsets[0])
     for i in range(1, len(offsets)):
-        wrong = (np.diff(offsets[i]) != first) | (there[i] != there[0])
+        wrong = np.diff(offsets[i]) != first
         if wrong.any():
             row = int(wrong.argmax())
-            raise refused(
-                field,
-                "D407",
-                f"the keys of `{field.name}` do not belong together",
-                row=row,
-                expected=f"{int(first[row])} values under `{field.slots[i].key}`, as under"
-                f" `{field.slots[0].key}`",
-                found=f"{int(np.diff(offsets[i])[row])}",
-                do="write these records again: the keys of one column are written together",
+            expected = (
+                f"{int(first[row]):,} values under `{field.slots[i].key}`, as under `{field.slots[0].key}`"
             )
+            raise _apart(field, row, expected, f"{int(np.diff(offsets[i])[row]):,}")
+
+
+def _same_presence(field: Field, rows: int, valids: Sequence[Valid | None]) -> None:
+    """The keys of one column are all there in a row, or none of them."""
+    there = [np.ones(rows, np.bool_) if valid is None else valid for valid in valids]
+    for i in range(1, len(there)):
+        wrong = there[i] != there[0]
+        if wrong.any():
+            row = int(wrong.argmax())
+            keys = [slot.key for slot in field.slots]
+            has, lacks = (keys[0], keys[i]) if there[0][row] else (keys[i], keys[0])
+            raise _apart(
+                field,
+                row,
+                f"all of {', '.join([f'`{key}`' for key in keys])}, or none",
+                f"`{has}` without `{lacks}`",
+            )
+
+
+def _apart(field: Field, row: int, expected: str, found: str) -> RekordError:
+    return refused(
+        field,
+        "D407",
+        f"the keys of `{field.name}` do not belong together",
+        row=row,
+        expected=expected,
+        found=found,
+        do="write these records again: the keys of one column are written together",
+    )
+
+
+def _listed(values: Array) -> str:
+    """A few numbers of a record; never all of them."""
+    shown = ", ".join([str(int(value)) for value in values[:4]])
+    return f"{shown}, …" if len(values) > 4 else shown or "none"
 
 
 def _partitioned(field: Field, parts: Sequence[Raw]) -> Ragged:
     """Flat values and row lengths, outermost omitted, as nested ragged columns."""
     values, offsets, valid = parts[0]
     assert offsets is not None
+    _same_presence(field, len(offsets) - 1, [part[2] for part in parts])
     shape = field.feature.shape
     nones = len(parts)
     level = _ragged(field, values, offsets, None, (None, *shape[nones:]))
@@ -255,18 +347,23 @@ def _partitioned(field: Field, parts: Sequence[Raw]) -> Ragged:
     outer = level.offsets
     for lengths, length_offsets, _ in reversed(parts[1:]):
         assert length_offsets is not None
-        ends = np.concatenate([[0], np.cumsum(lengths)])
+        # Beyond what there is, a length is a lie, and their sum might not fit a number.
+        impossible = (lengths < 0) | (lengths > outer[-1])
+        ends = np.concatenate([[0], np.cumsum(np.where(impossible, 0, lengths))])
         # Where each record's rows begin, once in rows and once in what the rows hold.
-        wrong = ends[length_offsets] != outer
-        if (lengths < 0).any() or wrong.any():
-            row = int(wrong.argmax()) - 1 if wrong.any() else _row_of(length_offsets, int((lengths < 0).argmax()))
+        wrong = np.diff(ends[length_offsets]) != np.diff(outer)
+        if impossible.any() or wrong.any():
+            rows = [_row_of(length_offsets, int(impossible.argmax()))] if impossible.any() else []
+            rows += [int(wrong.argmax())] if wrong.any() else []
+            row = min(rows)
+            told = lengths[length_offsets[row] : length_offsets[row + 1]]
             raise refused(
                 field,
                 "D407",
                 f"the row lengths of `{field.name}` do not add up to its values",
-                row=max(row, 0),
-                expected="lengths from 0 on that sum to the number of values",
-                found="others",
+                row=row,
+                expected=f"lengths from 0 on that sum to {int(outer[row + 1] - outer[row]):,}",
+                found=_listed(told),
                 do="write these records again: the keys of one column are written together",
             )
         out = Ragged(out, ends.astype(np.int64))
@@ -286,10 +383,7 @@ def _steps_column(field: Field, parts: Sequence[Any]) -> Ragged:
             row = _row_of(offsets, failure.location.row)
             failure.location = Location(feature=failure.location.feature, row=row)
         raise
-    if isinstance(inner, Optional):
-        inner = inner.values
-    assert not isinstance(inner, SparseColumn)
-    return Ragged(inner, offsets, valid=valid)
+    return Ragged(inner.values if isinstance(inner, Optional) else inner, offsets, valid=valid)
 
 
 def _row_of(offsets: Offsets, value: int) -> int:
@@ -302,4 +396,3 @@ def refused(
     """The error for a column whose bytes are not what its feature declares."""
     where = Location(feature=field.name, row=row)
     return error(code, what, location=where, expected=expected, found=found, do=do)
-

@@ -21,7 +21,7 @@ class Strings:
     `[i]` gives bytes (or str), None where the row has none; with a `row_shape`, an object array of that shape.
     """
 
-    __slots__ = ("_column", "row_shape", "text", "valid")
+    __slots__ = ("_column", "_rows", "row_shape", "text", "valid")
 
     def __init__(
         self,
@@ -30,8 +30,10 @@ class Strings:
         text: bool = False,
         valid: Valid | None = None,
         row_shape: tuple[int, ...] = (),
+        rows: int | None = None,
     ) -> None:
         self._column = column
+        self._rows = rows  # needed where a row has no strings at all
         self.text = text
         self.valid = valid
         self.row_shape = row_shape
@@ -49,7 +51,9 @@ class Strings:
         return self._column.total_bytes
 
     def __len__(self) -> int:
-        return len(self._column) if self.row_shape == () else len(self._column) // self._per_row()
+        if self._rows is not None or self.row_shape == ():
+            return len(self._column) if self._rows is None else self._rows
+        return len(self._column) // self._per_row()
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
@@ -60,9 +64,7 @@ class Strings:
         if self.row_shape == ():
             return self._column.text(row) if self.text else self._column.bytes(row)
         count = self._per_row()
-        out = np.empty(count, object)
-        out[:] = self._flat(row * count, (row + 1) * count)
-        return out.reshape(self.row_shape)
+        return _objects(self._flat(row * count, (row + 1) * count)).reshape(self.row_shape)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.tolist())
@@ -78,9 +80,7 @@ class Strings:
 
     def to_numpy(self) -> Array:
         """All rows as an object array."""
-        out = np.empty(len(self._column), object)
-        out[:] = self._flat(0, len(self._column))
-        out = out.reshape(len(self), *self.row_shape)
+        out = _objects(self._flat(0, len(self._column))).reshape(len(self), *self.row_shape)
         if self.valid is not None:
             out[~self.valid] = None
         return out
@@ -108,26 +108,28 @@ class Strings:
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = self._column.list_bytes(0, len(self._column))
-        return _rebuild_strings, (values, self.text, self.valid, self.row_shape)
+        return _rebuild_strings, (values, self.text, self.valid, self.row_shape, self._rows)
 
 
-def _rebuild_strings(values: list[bytes], text: bool, valid: Valid | None, row_shape: tuple[int, ...]) -> Strings:
-    return Strings(_core.strings(values), text=text, valid=valid, row_shape=row_shape)
+def _rebuild_strings(
+    values: list[bytes], text: bool, valid: Valid | None, row_shape: tuple[int, ...], rows: int | None
+) -> Strings:
+    return Strings(_core.strings(values), text=text, valid=valid, row_shape=row_shape, rows=rows)
 
 
 class Ragged:
     """Rows of different lengths: row i is `values[offsets[i]:offsets[i + 1]]`.
 
-    `values` is an array, a `Strings`, or a `Ragged` where rows are ragged themselves. `valid` is False where a
-    row has no value at all, None where all have one. `row_shape` is the shape of one row, with one -1, where
-    its varying dimension is not the first.
+    `values` is an array, a `Strings`, or a `Ragged` or `SparseColumn` where rows are made of such rows. `valid` is
+    False where a row has no value at all, None where all have one. `row_shape` is the shape of one row, with one
+    -1, where its varying dimension is not the first.
     """
 
     __slots__ = ("offsets", "row_shape", "valid", "values")
 
     def __init__(
         self,
-        values: Array | Strings | Ragged,
+        values: Array | Strings | Ragged | SparseColumn,
         offsets: Offsets,
         *,
         valid: Valid | None = None,
@@ -153,9 +155,9 @@ class Ragged:
         if self.valid is not None and not self.valid[row]:
             return None
         part = self.values[int(self.offsets[row]) : int(self.offsets[row + 1])]
-        if self.row_shape is not None and isinstance(part, np.ndarray):
-            return part.reshape(self.row_shape)
-        return part
+        if self.row_shape is None:
+            return part
+        return (part if isinstance(part, np.ndarray) else _objects(part)).reshape(self.row_shape)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
@@ -169,34 +171,44 @@ class Ragged:
 
         The usual `pad` is 0, and b"" or "" for strings. Missing rows are all padding.
         """
+        if pad is None:
+            pad = self._usual_pad()
         if self.row_shape is not None:
             return self._padded_inside(pad, length)
-        if isinstance(self.values, Ragged):
-            inner = self.values.to_padded(pad)
-        elif isinstance(self.values, Strings):
-            inner = self.values.to_numpy()
-            pad = ("" if self.values.text else b"") if pad is None else pad
-        else:
-            inner = self.values
+        inner = self._dense_values(pad)
         lengths = self.lengths
         width = length if length is not None else int(lengths.max(initial=0))
-        out = np.full((len(self), width, *inner.shape[1:]), 0 if pad is None else pad, inner.dtype)
+        out = np.full((len(self), width, *inner.shape[1:]), pad, inner.dtype)
         kept = np.minimum(lengths, width)
         rows = np.repeat(np.arange(len(self)), kept)
         columns = np.arange(int(kept.sum())) - np.repeat(np.cumsum(kept) - kept, kept)
         out[rows, columns] = inner[np.repeat(self.offsets[:-1], kept) + columns]
         return out
 
+    def _usual_pad(self) -> Any:
+        if isinstance(self.values, Ragged):
+            return self.values._usual_pad()
+        if isinstance(self.values, Strings):
+            return "" if self.values.text else b""
+        return 0
+
+    def _dense_values(self, pad: Any) -> Array:
+        if isinstance(self.values, Ragged):
+            return self.values.to_padded(pad)
+        if isinstance(self.values, SparseColumn):
+            return self.values.to_dense()
+        return self.values.to_numpy() if isinstance(self.values, Strings) else self.values
+
     def _padded_inside(self, pad: Any, length: int | None) -> Array:
-        rows = [row if row is not None else np.empty(0) for row in self]
         assert self.row_shape is not None
         axis = self.row_shape.index(-1)
         known = int(np.prod([size for size in self.row_shape if size != -1]))
         width = length if length is not None else int(self.lengths.max(initial=0)) // max(known, 1)
         shape = [width if size == -1 else size for size in self.row_shape]
-        out = np.full((len(self), *shape), 0 if pad is None else pad, np.asarray(self.values).dtype)
-        for i, row in enumerate(rows):
-            if row.size:
+        dtype = self.values.dtype if isinstance(self.values, np.ndarray) else np.dtype(object)
+        out = np.full((len(self), *shape), pad, dtype)
+        for i, row in enumerate(self):
+            if row is not None and row.size:
                 cut = [slice(None)] * len(shape)
                 cut[axis] = slice(0, min(width, row.shape[axis]))
                 out[i][tuple(cut)] = row[tuple(cut)]
@@ -284,7 +296,7 @@ class SparseColumn:
 
     def tolist(self) -> list[Any]:
         """All rows as pairs of lists, None where one is missing."""
-        return [None if row is None else (row[0].tolist(), row[1].tolist()) for row in self]
+        return [_plain(row) for row in self]
 
     def to_dense(self) -> Array:
         """An array of `size` columns; missing rows are all zero."""
@@ -314,7 +326,13 @@ def _row(index: int, rows: int) -> int:
     return row
 
 
+def _objects(values: list[Any]) -> Array:
+    out = np.empty(len(values), object)
+    out[:] = values
+    return out
+
+
 def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
+    if isinstance(value, (list, tuple)):
+        return type(value)([_plain(part) for part in value])
     return value.tolist() if isinstance(value, np.ndarray) else value

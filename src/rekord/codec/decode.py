@@ -15,13 +15,15 @@ from rekord.codec.plan import CodecPlan, Field, compile_plan
 from rekord.errors import RekordError, error
 from rekord.faults import is_wire_fault, wire_error
 from rekord.location import Location
-from rekord.schema import Schema
+from rekord.schema import Bytes, Float32, Int64, Label, Schema, Text
 
 Value: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float32] | list[bytes] | None"
 """What a Feature holds: int64 or float32 values, byte strings, or nothing where no kind is set."""
 
+_WITH_SHAPE = (Int64, Float32, Bytes, Text, Label)
 _LISTS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
 _DECLARE = {1: "rk.Bytes()", 2: "rk.Float32()", 3: "rk.Int64()"}
+_INFER = "rekord infer PATH -o schema.json      (reads all records), then open with that schema"
 _IDLE_BYTES = 1 << 20
 
 
@@ -63,8 +65,8 @@ def decode(
 def new_batch(plan: CodecPlan, pool: _core.Pool) -> _core.ExampleBatch | _core.SequenceBatch:
     """A native batch that decodes by this plan."""
     if plan.steps is None:
-        return _core.ExampleBatch(plan.context.native, pool)
-    return _core.SequenceBatch(plan.context.native, plan.steps.native, pool)
+        return _core.ExampleBatch(plan.context.reading, pool)
+    return _core.SequenceBatch(plan.context.reading, plan.steps.reading, pool)
 
 
 def row_error(plan: CodecPlan, problem: Problem, slot: int, payload: bytes) -> RekordError:
@@ -77,6 +79,9 @@ def row_error(plan: CodecPlan, problem: Problem, slot: int, payload: bytes) -> R
     words = _words(field, key, problem)
     failure = refused(field, *words[:2], row=None, expected=words[2], found=words[3], do=words[4])
     failure.location = failure.location.within(payload_offset=problem.at or None)
+    if plan.inferred:
+        failure.likely = "the schema was inferred from the first records, and this one differs"
+        failure.do = _INFER
     return failure
 
 
@@ -95,17 +100,22 @@ def _words(field: Field, key: str, problem: Problem) -> tuple[str, str, str, str
             )
         case Fault.WRONG_COUNT:
             shape = field.feature.shape
+            many = "a multiple of " if None in shape and problem.expected > 1 else ""
+            of_shape = isinstance(field.feature, _WITH_SHAPE)
+            shaped = f", for shape {shape}" if of_shape else f", as {declared} is stored"
             return (
                 "D402",
                 f"`{name}`{stored} has another number of values than the schema says",
-                f"{'a multiple of ' if None in shape else ''}{problem.expected:,} values, for shape {shape}",
-                f"{problem.found:,} values",
-                f"declare the shape that was written, e.g. {declared}(shape=(None,)) for any number",
+                f"{many}{_values(problem.expected)}{shaped}",
+                _values(problem.found),
+                f"declare the shape that was written, e.g. {declared}(shape=(None,)) for any number"
+                if of_shape
+                else f"declare `{name}` as rk.Bytes(shape=(None,)), or write the records again",
             )
         case Fault.WRONG_KIND:
             return (
                 "D403",
-                f"`{name}`{stored} is stored as a {_LISTS[problem.found]}, the schema says {declared}",
+                f"`{name}`{stored} is stored as {_LISTS[problem.found]}, the schema says {declared}",
                 _LISTS[problem.expected],
                 _LISTS[problem.found],
                 f"declare `{name}` as {_DECLARE[problem.found]}, or write the records again",
@@ -120,6 +130,10 @@ def _words(field: Field, key: str, problem: Problem) -> tuple[str, str, str, str
             )
 
 
+def _values(count: int) -> str:
+    return f"{count:,} value" if count == 1 else f"{count:,} values"
+
+
 def _unknown_key(problem: Problem, payload: bytes) -> RekordError:
     key = payload[problem.expected : problem.expected + problem.found].decode("utf-8", "replace")
     shown = key if len(key) <= 60 else key[:57] + "…"
@@ -129,7 +143,7 @@ def _unknown_key(problem: Problem, payload: bytes) -> RekordError:
         location=Location(feature=key, payload_offset=problem.at),
         expected="only keys that the first records had",
         found=f"`{shown}`",
-        do="rekord infer PATH -o schema.json      (reads all records), then open with that schema",
+        do=_INFER,
     )
 
 

@@ -33,11 +33,10 @@ class SlotPlan:
     missing: int = REQUIRED
     fill: tuple[Any, ...] | None = None
 
-    def compiled(self, *, skip: bool) -> _core.Slot:
+    def compiled(self, *, skip: bool, missing: int | None = None) -> _core.Slot:
         """The slot as the core takes it; `skip` where its column is not wanted."""
-        return _core.Slot(
-            self.key, self.kind, self.count, self.ragged, self.utf8, skip, self.missing, self.fill
-        )
+        absent = self.missing if missing is None else missing
+        return _core.Slot(self.key, self.kind, self.count, self.ragged, self.utf8, skip, absent, self.fill)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +58,7 @@ class Group:
     fields: tuple[Field, ...]
     wanted: frozenset[str]
     native: _core.Plan
+    reading: _core.Plan  # the same, but that a default of several keys is not filled in key by key
 
     @property
     def slots(self) -> tuple[SlotPlan, ...]:
@@ -72,11 +72,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodecPlan:
-    """A whole schema. `steps` is None for Examples."""
+    """A whole schema. `steps` is None for Examples. `inferred`: from the first records, not declared."""
 
     schema: Schema
     context: Group
     steps: Group | None
+    inferred: bool
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -85,25 +86,29 @@ class CodecPlan:
         return tuple(field.name for group in groups for field in group.fields if field.name in group.wanted)
 
 
-@lru_cache(maxsize=64)
 def compile_plan(schema: Schema, columns: tuple[str, ...] | None = None, *, strict: bool = False) -> CodecPlan:
     """The plan for a schema, or for some of its columns. `strict` refuses keys that it does not have."""
     if columns is not None:
         for name in columns:
             schema[name]  # a column that is not there names its near misses
-    wanted = frozenset(schema if columns is None else columns)
-    if not schema.is_sequence:
-        return CodecPlan(schema=schema, context=_group(schema.context, wanted, strict), steps=None)
+    # Schemas are equal in any order of their columns; batches keep the order of theirs.
+    return _compiled(schema, tuple(schema), frozenset(schema if columns is None else columns), strict)
+
+
+@lru_cache(maxsize=64)
+def _compiled(schema: Schema, order: tuple[str, ...], wanted: frozenset[str], strict: bool) -> CodecPlan:
     return CodecPlan(
         schema=schema,
         context=_group(schema.context, wanted, strict),
-        steps=_group(schema.steps, wanted, strict),
+        steps=_group(schema.steps, wanted, strict) if schema.is_sequence else None,
+        inferred=strict,
     )
 
 
 def _group(features: Mapping[str, Feature], wanted: frozenset[str], strict: bool) -> Group:
     fields: list[Field] = []
     native: list[_core.Slot] = []
+    reading: list[_core.Slot] = []
     for name, feature in features.items():
         slots = slots_of(name, feature)
         fields.append(
@@ -117,10 +122,14 @@ def _group(features: Mapping[str, Feature], wanted: frozenset[str], strict: bool
             )
         )
         native += [slot.compiled(skip=name not in wanted) for slot in slots]
+        # Whether all of a column's keys are there, or none, is seen only if holes stay holes.
+        hole = OPTIONAL if feature.has_default and len(slots) > 1 else None
+        reading += [slot.compiled(skip=name not in wanted, missing=hole) for slot in slots]
     return Group(
         fields=tuple(fields),
         wanted=wanted & frozenset(features),
         native=_core.Plan(native, strict),
+        reading=_core.Plan(reading, strict),
     )
 
 

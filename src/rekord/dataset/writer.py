@@ -121,9 +121,11 @@ class Writer:
 
     def discard(self) -> None:
         """Give the file up; nothing appears."""
-        if not self._closed and self._sink is not None:
-            self._publication.discard()
+        if self._closed:
+            return
         self._closed = True
+        if self._sink is not None:
+            self._publication.discard()
 
     def __enter__(self) -> Self:
         self._open()
@@ -155,7 +157,8 @@ class Writer:
             raise self._refused("was interrupted while it wrote, so that records are missing")
         self._whole = False
         frames: Any = self._encoder.take()
-        self._sink.write(frames)
+        if len(frames):
+            self._sink.write(frames)
         self._whole = True
 
     def _refused(self, what: str) -> RekordError:
