@@ -48,10 +48,9 @@ def prepare(workload: Workload) -> None:
     partial.rename(workload.folder)
 
 
-def repeated(workload: Workload, framed_bytes: int) -> tuple[str, int]:
-    """A folder that holds the shards of a workload again and again, up to so many bytes; its record count."""
+def repeated(workload: Workload, times: int) -> str:
+    """A folder that holds the shards of a workload so many times."""
     shards = workload.shards()
-    times = max(1, round(framed_bytes / sum(os.path.getsize(shard) for shard in shards)))
     folder = workload.folder / f"repeated-{times}"
     if not folder.exists():
         partial = folder.with_suffix(".partial")
@@ -60,7 +59,7 @@ def repeated(workload: Workload, framed_bytes: int) -> tuple[str, int]:
         for i in range(times * len(shards)):
             os.link(shards[i % len(shards)], partial / shard_name(i, times * len(shards)))
         partial.rename(folder)
-    return str(folder), times * workload.records
+    return str(folder)
 
 
 def shard_name(shard: int, shards: int) -> str:

@@ -13,30 +13,37 @@ ColumnBuilder::ColumnBuilder(const SlotSpec& spec, std::shared_ptr<Pool> pool)
     : spec_(&spec),
       count_(static_cast<size_t>(spec.count)),
       scalar_(!spec.ragged && spec.count == 1),
+      usual_{kFirstRows, kFirstBytes, kFirstRows},
       pool_(std::move(pool)) {}
 
 void ColumnBuilder::start() {
   column_ = Column{};
   switch (spec_->kind) {
     case Kind::ints:
-      column_.ints.start(*pool_, kFirstRows);
+      column_.ints.start(*pool_, usual_.values);
       break;
     case Kind::floats:
-      column_.floats.start(*pool_, kFirstRows);
+      column_.floats.start(*pool_, usual_.values);
       break;
     default:
-      column_.data.start(*pool_, kFirstBytes);
-      column_.ends.start(*pool_, kFirstRows + 1);
+      column_.data.start(*pool_, usual_.bytes);
+      column_.ends.start(*pool_, usual_.values + 1);
       column_.ends.push(0);
   }
   if (spec_->ragged) {
-    column_.offsets.start(*pool_, kFirstRows + 1);
+    column_.offsets.start(*pool_, usual_.rows + 1);
     column_.offsets.push(0);
   }
 }
 
 Column ColumnBuilder::finish(size_t rows) {
   if (column_.valid) extend_valid(rows);
+  // A little more than last time, so that small differences do not make it grow.
+  const auto with_slack = [](size_t size) { return size + size / 16; };
+  const size_t values = column_.ints.size() + column_.floats.size() + column_.ends.size();
+  usual_.values = std::max(kFirstRows, with_slack(values));
+  usual_.bytes = std::max(kFirstBytes, with_slack(column_.data.size()));
+  usual_.rows = std::max(kFirstRows, rows);
   return std::move(column_);
 }
 

@@ -156,9 +156,18 @@ class ColumnBuilder {
   void view_from_now_on();
   void extend_valid(size_t rows);
 
+  // What the columns before this one came to: the next one has room for as much from
+  // the start, since growing step by step would move everything twice.
+  struct Sizes {
+    size_t values;
+    size_t bytes;
+    size_t rows;
+  };
+
   const SlotSpec* spec_;
   size_t count_;
   bool scalar_;  // exactly one value a row
+  Sizes usual_;
   std::shared_ptr<Pool> pool_;
   Column column_;
   Problem problem_;

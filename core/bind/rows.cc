@@ -74,7 +74,8 @@ class RowEncoder {
   }
 
  private:
-  static constexpr size_t kStartBytes = 1 << 20;
+  // A block of the Writer's and a row more: it need not grow on the way.
+  static constexpr size_t kStartBytes = (4 << 20) + (256 << 10);
 
   // The default of a slot, kept as cells are.
   struct Fill {

@@ -100,10 +100,15 @@ def test_a_bad_batch_is_left_out_whole(path: Path, bad: dict[str, Any]) -> None:
 
 def test_when_the_block_raises_nothing_appears(path: Path) -> None:
     path.write_bytes(b"what was here before")
-    for failure in (RuntimeError, KeyboardInterrupt, SystemExit):
-        with pytest.raises(failure), Writer(path, SCHEMA) as writer:
+
+    def work(failure: type[BaseException]) -> None:
+        with Writer(path, SCHEMA) as writer:
             writer.write(ROWS[0])
             raise failure
+
+    for failure in (RuntimeError, KeyboardInterrupt, SystemExit):
+        with pytest.raises(failure):
+            work(failure)
         assert path.read_bytes() == b"what was here before"
         assert os.listdir(path.parent) == [path.name]
 
@@ -156,17 +161,20 @@ def test_a_writer_that_is_dropped_leaves_nothing(path: Path) -> None:
 
 
 def test_a_failure_to_write_that_is_swallowed_publishes_nothing(path: Path) -> None:
-    big = Schema({"x": Text()})
-    # The write of the first full block fails; the caller goes on as if nothing had been.
-    with (
-        pytest.raises(UsageError) as caught,
-        Writer(path, big, storage=FaultyStorage(fail_at=2, fault="enospc")) as writer,
-    ):
-        with pytest.raises(DatasetError) as full:
-            for _ in range(10):
+    storage = FaultyStorage(fail_at=2, fault="enospc")
+
+    def work() -> None:
+        with Writer(path, Schema({"x": Text()}), storage=storage) as writer:
+            # The write of the first full block fails; the caller goes on as if nothing had been.
+            for _ in range(4):
                 writer.write({"x": "x" * 1_000_000})
-        assert full.value.code == "X504"
-        writer.write({"x": "y"})
+            with pytest.raises(DatasetError) as full:
+                writer.write({"x": "x" * 1_000_000})
+            assert full.value.code == "X504"
+            writer.write({"x": "y"})
+
+    with pytest.raises(UsageError) as caught:
+        work()
     assert caught.value.code == "U610"
     assert os.listdir(path.parent) == []
 
@@ -174,18 +182,19 @@ def test_a_failure_to_write_that_is_swallowed_publishes_nothing(path: Path) -> N
 def test_an_interrupt_between_encoding_and_writing_publishes_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError) as caught, Writer(path, Schema({"x": Text()})) as writer:
-        writer.write({"x": "a"})
-        assert writer._sink is not None
-        real = writer._sink.write
+    def interrupted(frames: Any) -> None:
+        raise KeyboardInterrupt
 
-        def interrupted(frames: Any) -> None:
-            raise KeyboardInterrupt
+    def work() -> None:
+        with Writer(path, Schema({"x": Text()})) as writer:
+            writer.write({"x": "a"})
+            with monkeypatch.context() as patch:
+                patch.setattr(writer._sink, "write", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    writer.write_columns({"x": ["b"]})
 
-        monkeypatch.setattr(writer._sink, "write", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            writer.write_columns({"x": ["b"]})
-        monkeypatch.setattr(writer._sink, "write", real)
+    with pytest.raises(UsageError) as caught:
+        work()
     assert caught.value.code == "U610"
     assert os.listdir(path.parent) == []
 

@@ -39,7 +39,7 @@ def cut_to(plan: CodecPlan, taken: Any, rows: int) -> Any:
     if plan.steps is None:
         return [_cut(raw, slot, rows) for raw, slot in zip(taken, plan.context.slots, strict=True)]
     context, steps = taken
-    out = []
+    out: list[Any] = []
     for part, slot in zip(steps, plan.steps.slots, strict=True):
         if part is None:
             out.append(None)
@@ -104,7 +104,7 @@ def _filled(raw: Raw, fill: tuple[Any, ...] | None) -> Raw:
     whole: Any = values
     if isinstance(values, _core.StringColumn):
         whole = np.array([*values.list_bytes(0, len(values)), None], object)[:-1]
-    new = np.insert(whole, places, np.tile(np.array([*fill, None], object)[:-1], int((~valid).sum())))
+    new: Any = np.insert(whole, places, np.tile(np.array([*fill, None], object)[:-1], int((~valid).sum())))
     if isinstance(values, _core.StringColumn):
         new = _core.strings(new.tolist())
     return new, np.concatenate([[0], np.cumsum(lengths)]), None
@@ -343,7 +343,7 @@ def _partitioned(field: Field, parts: Sequence[Raw]) -> Ragged:
     shape = field.feature.shape
     nones = len(parts)
     level = _ragged(field, values, offsets, None, (None, *shape[nones:]))
-    out: Array | Strings | Ragged = level.values
+    out: Array | Strings | Ragged | SparseColumn = level.values
     outer = level.offsets
     for lengths, length_offsets, _ in reversed(parts[1:]):
         assert length_offsets is not None

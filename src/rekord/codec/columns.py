@@ -176,7 +176,7 @@ class Ragged:
         if self.row_shape is not None:
             return self._padded_inside(pad, length)
         inner = self._dense_values(pad)
-        lengths = self.lengths
+        lengths = self.lengths if self.valid is None else np.where(self.valid, self.lengths, 0)
         width = length if length is not None else int(lengths.max(initial=0))
         out = np.full((len(self), width, *inner.shape[1:]), pad, inner.dtype)
         kept = np.minimum(lengths, width)

@@ -86,13 +86,28 @@ class CodecPlan:
         return tuple(field.name for group in groups for field in group.fields if field.name in group.wanted)
 
 
-def compile_plan(schema: Schema, columns: tuple[str, ...] | None = None, *, strict: bool = False) -> CodecPlan:
+def compile_plan(
+    schema: Schema, columns: tuple[str, ...] | None = None, *, strict: bool = False
+) -> CodecPlan:
     """The plan for a schema, or for some of its columns. `strict` refuses keys that it does not have."""
+    # One row at a time, even the hash of a schema would take longer than the row.
+    same = _recent.get((id(schema), columns, strict))
+    if same is not None and same[0] is schema:
+        return same[1]
     if columns is not None:
         for name in columns:
             schema[name]  # a column that is not there names its near misses
     # Schemas are equal in any order of their columns; batches keep the order of theirs.
-    return _compiled(schema, tuple(schema), frozenset(schema if columns is None else columns), strict)
+    plan = _compiled(schema, tuple(schema), frozenset(schema if columns is None else columns), strict)
+    if len(_recent) >= _MOST_RECENT:
+        _recent.clear()
+    _recent[id(schema), columns, strict] = schema, plan
+    return plan
+
+
+_MOST_RECENT = 16
+_recent: dict[tuple[int, tuple[str, ...] | None, bool], tuple[Schema, CodecPlan]] = {}
+"""Plans of the very same, frozen, schema objects; each is kept, so that its id stays its own."""
 
 
 @lru_cache(maxsize=64)

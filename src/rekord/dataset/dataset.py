@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -69,6 +69,8 @@ class Split:
         made ahead in the background by `threads`; with threads=1 and prefetch=0 nothing runs in the background.
         """
         wanted = None if columns is None else _checked_columns(columns)
+        if self._schema.known:
+            self._schema.plan(wanted)  # a column that is not there is said now, not at the first batch
         return Batches(
             self.paths, lambda: self._schema.plan(wanted), batch_size, prefetch=prefetch, threads=threads
         )
@@ -90,9 +92,12 @@ class Dataset:
         self, splits: Mapping[str, Sequence[str]], schema: Schema | None, kind: Kind | None = None
     ) -> None:
         everything = [path for paths in splits.values() for path in paths]
-        self._schema = _Schema(everything, schema, kind)
+        self._share(splits, _Schema(everything, schema, kind))
+
+    def _share(self, splits: Mapping[str, Sequence[str]], schema: _Schema) -> None:
+        self._schema = schema
         self.splits: Mapping[str, Split] = MappingProxyType(
-            {name: Split(name, paths, self._schema) for name, paths in splits.items()}
+            {name: Split(name, paths, schema) for name, paths in splits.items()}
         )
 
     @property
@@ -145,8 +150,18 @@ class Dataset:
             do=f"dataset[{next(iter(self.splits))!r}].{method}(…)",
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mapping proxy does not pickle, and the splits share one schema.
+        return _rebuilt, ({name: split.paths for name, split in self.splits.items()}, self._schema)
+
     def __repr__(self) -> str:
         return f"Dataset({', '.join(map(repr, self.splits.values()))})"
+
+
+def _rebuilt(splits: Mapping[str, Sequence[str]], schema: _Schema) -> Dataset:
+    dataset = Dataset.__new__(Dataset)
+    dataset._share(splits, schema)
+    return dataset
 
 
 class _Schema:
@@ -157,6 +172,11 @@ class _Schema:
         self._declared = declared
         self._kind = kind
         self._inferred: Schema | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a schema without reading any record."""
+        return self._declared is not None or self._inferred is not None
 
     def get(self) -> Schema:
         if self._declared is not None:
@@ -190,13 +210,15 @@ def _check_kind(kind: object, schema: Schema | None) -> None:
 
 
 def _checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(columns, str):
+    single = isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable)
+    given: list[Any] = [columns] if single else list(columns)
+    if single or not all(isinstance(name, str) for name in given):
+        wrong = next((name for name in given if not isinstance(name, str)), columns)
         raise error(
             "U605",
-            f"`columns` cannot be {columns[:60]!r}",
+            f"`columns` cannot be {repr(columns)[:60]}",
             expected="a list of column names",
-            found="one str",
-            do=f"columns=[{columns[:60]!r}]",
+            found="one str" if isinstance(columns, str) else f"{repr(wrong)[:60]}",
+            do=f"columns=[{columns[:60]!r}]" if isinstance(columns, str) else 'columns=["label"]',
         )
-    return tuple(dict.fromkeys(columns))
-
+    return tuple(dict.fromkeys(given))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,17 +11,22 @@ from threading import Condition
 from typing import NamedTuple
 
 from rekord import _core
-from rekord.codec.assemble import assemble
+from rekord.codec.assemble import assemble, cut_to
 from rekord.codec.columns import Column
 from rekord.codec.decode import new_batch, row_error
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.read import explain, open_slabs
+from rekord.dataset.read import explain, open_frames, open_slabs
 from rekord.errors import RekordError
 from rekord.faults import frame_error
 from rekord.location import Location
 from rekord.records.slabs import Segment, SlabReader
 
 _IDLE_BYTES = 256 << 20
+
+
+def new_pool() -> _core.Pool:
+    """The buffers of one iteration. Tests put another in its place."""
+    return _core.Pool(_IDLE_BYTES)
 
 
 class Piece(NamedTuple):
@@ -73,7 +79,7 @@ class _Files:
         failure.location = failure.location.within(
             path=reader.path, record=reader.record, offset=reader.offset
         )
-        return explain(failure)
+        return _explained(failure)
 
 
 class _Decoder:
@@ -106,14 +112,23 @@ class _Decoder:
         )
         raise self._failure(where, frame, row, segment, consumed)
 
-    def take(self) -> dict[str, Column]:
-        """The batch so far; then begin another."""
+    def take(self) -> tuple[list[dict[str, Column]], RekordError | None]:
+        """The batch so far, if it has rows, and what is wrong with the row after it; then begin another."""
         rows, pieces = self._batch.rows, self._pieces
         self._pieces = []
-        try:
-            return assemble(self._plan, self._batch.take(), rows)
-        except RekordError as failure:
-            raise _located_row(failure, pieces) from None
+        taken = self._batch.take()
+        failure = None
+        while rows:
+            try:
+                return [assemble(self._plan, taken, rows)], failure
+            except RekordError as met:
+                if met.location.row is None:
+                    raise
+                # The rows before it come first; another column may have found an earlier one.
+                rows = met.location.row
+                taken = cut_to(self._plan, taken, rows)
+                failure = _located_row(met, rows, pieces)
+        return [], failure
 
     def _failure(
         self,
@@ -127,28 +142,51 @@ class _Decoder:
             assert frame is not None
             failure = frame_error(frame, record=where.record or 0, offset=where.offset or 0)
             failure.location = where
-            return explain(failure)
+            return _explained(failure)
         payload = bytes(segment.slab.view()[segment.begin + consumed + _core.HEADER_BYTES : segment.end])
         failure = row_error(self._plan, *row, payload)
         failure.location = failure.location.within(path=where.path, record=where.record, offset=where.offset)
         return failure
 
 
-def _located_row(failure: RekordError, pieces: list[tuple[int, Piece]]) -> RekordError:
-    """A failure that knows its row in the batch, with the record instead."""
-    row = failure.location.row
-    if row is None:
+def _explained(failure: RekordError) -> RekordError:
+    """With what a second look at the file adds, if it can still be looked at."""
+    try:
+        return explain(failure)
+    except RekordError:
         return failure
+
+
+def _located_row(failure: RekordError, row: int, pieces: list[tuple[int, Piece]]) -> RekordError:
+    """A failure of a row in the batch, with the record that it was."""
     first, piece = next(item for item in reversed(pieces) if item[0] <= row)
+    segment = piece.segment
+    record = segment.first_record + row - first
     failure.location = Location(
-        path=piece.path, record=piece.segment.first_record + row - first, feature=failure.location.feature
+        path=piece.path,
+        record=record,
+        offset=_offset_of(piece.path, record, segment),
+        feature=failure.location.feature,
     )
     return failure
 
 
+def _offset_of(path: str, record: int, segment: Segment) -> int | None:
+    """Where the frame of a record begins: read again, since its slab may hold other bytes by now."""
+    try:
+        with open_frames(path) as reader:
+            reader.start_at(offset=segment.offset, record=segment.first_record)
+            for stretch in reader.stretches():
+                if record < stretch.first_record + len(stretch.extents):
+                    return stretch.offset(record - stretch.first_record)
+    except RekordError:
+        pass  # the file has changed since; the record's number is still right
+    return None
+
+
 def decode_inline(paths: Sequence[str], plan: CodecPlan, batch_size: int) -> Iterator[dict[str, Column]]:
     """The batches, read and decoded by the caller's thread when it asks for them."""
-    pool = _core.Pool(_IDLE_BYTES)
+    pool = new_pool()
     files = _Files(paths, pool, reuse=True)
     decoder = _Decoder(plan, pool)
     try:
@@ -157,15 +195,20 @@ def decode_inline(paths: Sequence[str], plan: CodecPlan, batch_size: int) -> Ite
                 piece = files.next(batch_size - decoder.rows)
                 if piece is not None:
                     decoder.add(piece)
-            except RekordError as failure:
-                # Everything before the damage is given before it is raised.
-                if decoder.rows:
-                    yield decoder.take()
-                raise failure from None
-            if decoder.rows == batch_size or (piece is None and decoder.rows):
-                yield decoder.take()
-            if piece is None:
-                return
+            except RekordError as met:
+                failure: RekordError | None = met
+            else:
+                failure = None
+            if failure is not None or piece is None or decoder.rows == batch_size:
+                # Everything before the damage is given before it is raised. Nothing here holds on to a batch.
+                ready, earlier = decoder.take()
+                while ready:
+                    yield ready.pop()
+                failure = earlier or failure
+                if failure is not None:
+                    raise failure from None
+                if piece is None:
+                    return
     finally:
         files.close()
 
@@ -178,7 +221,8 @@ def decode_threaded(
     Whoever's turn it is reads the frames of the next batch; verifying and decoding, which is most of the work,
     goes on side by side.
     """
-    pool = _core.Pool(_IDLE_BYTES)
+    pool = new_pool()
+    process = os.getpid()
     source = _Turns(_Files(paths, pool, reuse=False), batch_size)
     idle = [_Decoder(plan, pool) for _ in range(threads)]
     waiting: deque[Future[list[dict[str, Column] | RekordError]]] = deque()
@@ -201,16 +245,18 @@ def decode_threaded(
             results = waiting.popleft().result()
             if not results:
                 return
-            for result in results:
-                if isinstance(result, RekordError):
-                    raise result
-                yield result
+            while results:
+                if isinstance(results[0], RekordError):
+                    raise results[0]
+                yield results.pop(0)  # type: ignore[misc]
     finally:
-        source.stop()
-        for future in waiting:
-            future.cancel()
-        workers.shutdown(wait=True)
-        source.close()
+        # In a forked child there are no workers, and their locks are as they were: hands off.
+        if os.getpid() == process:
+            source.stop()
+            for future in waiting:
+                future.cancel()
+            workers.shutdown(wait=True)
+            source.close()
 
 
 def _decode_job(decoder: _Decoder, job: Job) -> list[dict[str, Column] | RekordError]:
@@ -222,15 +268,9 @@ def _decode_job(decoder: _Decoder, job: Job) -> list[dict[str, Column] | RekordE
         except RekordError as met:
             failure = met
             break
-    out: list[dict[str, Column] | RekordError] = []
-    try:
-        if decoder.rows:
-            out.append(decoder.take())
-    except RekordError as met:
-        failure = met
-    if failure is not None:
-        out.append(failure)
-    return out
+    ready, earlier = decoder.take()
+    failure = earlier or failure
+    return [*ready, failure] if failure is not None else [*ready]
 
 
 class _Turns:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from rekord.errors import error
 from rekord.location import Location
 
-_NUMBERED = re.compile(r"^(?P<before>.*?)[-_.](?P<shard>\d{3,})-of-(?P<shards>\d{3,})(?P<after>.*)$")
+_NUMBERED = re.compile(
+    r"^(?P<before>.*?)(?P<mark>[-_.])(?P<shard>\d{3,})-of-(?P<shards>\d{3,})(?P<after>.*)$"
+)
 _EXTENSIONS = re.compile(r"(\.(tfrecords?|records?|tfrec|tfr|gz|zz|zlib))+$", re.IGNORECASE)
 _SPLIT_STEMS = frozenset({"train", "val", "valid", "validation", "dev", "eval", "test"})
 
@@ -26,8 +28,8 @@ def splits_of(paths: Sequence[str], root: str | None) -> dict[str, list[str]]:
 def split_of(path: str, root: str | None) -> str:
     """The split that a name belongs to.
 
-    The part before `-SSSSS-of-NNNNN`; else a parent `Split-x`, or the folder below the root; else a stem that
-    is the name of a split; else `all`.
+    A parent `Split-x`, as TFX writes; else the part before `-SSSSS-of-NNNNN`; else the folder below the root; else
+    a stem that is the name of a split; else `all`.
     """
     folder, name = os.path.split(path)
     numbered = _NUMBERED.match(name)
@@ -51,18 +53,18 @@ def check_complete(paths: Sequence[str]) -> None:
         folder, name = os.path.split(path)
         numbered = _NUMBERED.match(name)
         if numbered is not None:
-            key = os.path.join(folder, numbered["before"]), numbered["shards"], numbered["after"]
-            sets[key][int(numbered["shard"])] = path
+            before = os.path.join(folder, numbered["before"]) + numbered["mark"]
+            sets[before, numbered["shards"], numbered["after"]][int(numbered["shard"])] = path
     for (before, shards, after), have in sets.items():
         missing = sorted(set(range(int(shards))) - have.keys()) if int(shards) <= 1_000_000 else []
         if missing:
             width = len(shards)
             raise error(
                 "X505",
-                f"{len(have)} of {int(shards)} shards are here",
-                location=Location(path=f"{before}-*-of-{shards}{after}"),
-                expected=f"shards 0 to {int(shards) - 1}",
-                found=f"no {before}-{missing[0]:0{width}d}-of-{shards}{after}"
-                + (f", and {len(missing) - 1} others missing" if len(missing) > 1 else ""),
+                f"{len(have):,} of {int(shards):,} shards are here",
+                location=Location(path=f"{before}*-of-{shards}{after}"),
+                expected=f"shards 0 to {int(shards) - 1:,}",
+                found=f"no {before}{missing[0]:0{width}d}-of-{shards}{after}"
+                + (f", and {len(missing) - 1:,} more missing" if len(missing) > 1 else ""),
                 do="fetch the missing files, or open with allow_missing=True",
             )
