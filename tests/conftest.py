@@ -6,6 +6,7 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -116,3 +117,19 @@ def read_on() -> Callable[..., tuple[list[bytes], list[Place]]]:
         return payloads, failures
 
     return read
+
+
+@pytest.fixture(scope="session")
+def drain() -> Callable[[Iterable[Any]], tuple[list[Any], RekordError | None]]:
+    """Takes an iterator to its end: what it gave, and the failure that ended it, if one did."""
+
+    def taken(batches: Iterable[Any]) -> tuple[list[Any], RekordError | None]:
+        given = []
+        try:
+            for batch in batches:
+                given.append(batch)
+        except RekordError as failure:
+            return given, failure
+        return given, None
+
+    return taken

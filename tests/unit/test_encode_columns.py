@@ -26,6 +26,11 @@ def by_rows(columns: dict[str, Any], schema: Schema, rows: int) -> bytes:
 @pytest.mark.parametrize(
     ("feature", "column"),
     [
+        (Bytes(), np.array([b"abcd", b"efgh"])),
+        (Bytes(), np.array([b"abc", b"", b"a\0b", b"wxyz"])),
+        (Bytes(), np.array([b"ab", b"c", b"def", b"g"])[::2]),
+        (Bytes(), np.array([b"", b""])),
+        (Text(), np.array([b"abc", b"\xc3\xa9"])),
         (Int64(), np.array([1, -2, 3])),
         (Int64(), np.array([1, 2, 3], np.uint8)),
         (Int64(), np.array([1, 2, 3], ">i4")),

@@ -149,6 +149,8 @@ def _strings(field: Field, column: Any, rows: int) -> Any:
         return column.slot() if feature.shape == column.shape else None
     if feature.shape != ():
         return None
+    if isinstance(column, np.ndarray) and column.dtype.kind == "S" and isinstance(feature, Bytes):
+        return _fixed_width(column) if column.ndim == 1 and column.dtype.itemsize else None
     strings = column.tolist() if isinstance(column, np.ndarray) and column.ndim == 1 else column
     if not isinstance(strings, (list, tuple)):
         return None
@@ -160,6 +162,19 @@ def _strings(field: Field, column: Any, rows: int) -> Any:
     if packed is None:
         packed = strings if valid is None else [b"" if one is None else one for one in strings]
     return packed, None, valid
+
+
+def _fixed_width(column: Array) -> Any:
+    """An array of NumPy's byte strings, which it pads with zeros: the strings end before those."""
+    width = column.dtype.itemsize
+    octets = np.ascontiguousarray(column).view(np.uint8).reshape(len(column), width)
+    if octets[:, -1].all():
+        ends = np.arange(len(column) + 1, dtype=np.int64) * width
+        return (ends, octets.reshape(-1)), None, None
+    there = octets != 0
+    lengths = np.where(there.any(axis=1), width - there[:, ::-1].argmax(axis=1), 0)
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return (ends, octets[np.arange(width) < lengths[:, None]]), None, None
 
 
 class PackedStrings:

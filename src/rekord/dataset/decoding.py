@@ -29,6 +29,11 @@ def new_pool() -> _core.Pool:
     return _core.Pool(_IDLE_BYTES)
 
 
+_MOST_BATCHES_A_TURN = 4
+_TURN_BYTES = 2 << 20
+"""Waking a thread costs as much as decoding some hundred records, so small batches go several at a time."""
+
+
 class Piece(NamedTuple):
     """Frames of one file that go into one batch."""
 
@@ -229,10 +234,10 @@ def decode_threaded(
     workers = ThreadPoolExecutor(threads, thread_name_prefix="rekord-decode")
 
     def work(turn: int) -> list[dict[str, Column] | RekordError]:
-        job = source.pull(turn)
+        jobs = source.pull(turn)
         decoder = idle.pop()
         try:
-            return _decode_job(decoder, job)
+            return [result for job in jobs for result in _decode_job(decoder, job)]
         finally:
             idle.append(decoder)
 
@@ -283,11 +288,17 @@ class _Turns:
         self._changed = Condition()
         self._ended = False
 
-    def pull(self, turn: int) -> Job:
+    def pull(self, turn: int) -> list[Job]:
+        """The next batch, or a few where they are small; none at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._turn == turn or self._ended)
+            jobs: list[Job] = []
+            n_bytes = 0
             try:
-                return self._next() if not self._ended else Job([])
+                while not self._ended and len(jobs) < _MOST_BATCHES_A_TURN and n_bytes < _TURN_BYTES:
+                    jobs.append(self._next())
+                    n_bytes += sum(piece.segment.end - piece.segment.begin for piece in jobs[-1].pieces)
+                return jobs
             finally:
                 self._turn += 1
                 self._changed.notify_all()

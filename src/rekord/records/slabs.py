@@ -12,7 +12,7 @@ from rekord import _core
 from rekord.faults import frame_error
 from rekord.records.compression import Source, open_stream
 
-SLAB_BYTES = 256 * 1024
+SLAB_BYTES = 512 * 1024
 """What is read at once. Two of these fit the second cache beside the columns of a batch."""
 
 _MOST_SLAB_BYTES = 4 << 20
