@@ -162,6 +162,8 @@ def explain_finding(tour: Tour) -> None:
 
 def read_batches(tour: Tour) -> None:
     """The same records as columns, without TensorFlow."""
+    import numpy as np
+
     from rekord.cli.demo_data import SCHEMA
     from rekord.dataset.dataset import open as open_dataset
 
@@ -174,7 +176,7 @@ def read_batches(tour: Tour) -> None:
     rows = sum(len(batch["id"]) for batch in batches)
     out.say(f"{count(rows, 'row')} in {len(batches)} batches, in {took}; the first one:")
     for name, column in batches[0].items():
-        shown = f"{column.dtype} {column.shape}" if hasattr(column, "dtype") else repr(column)
+        shown = f"{column.dtype} {column.shape}" if isinstance(column, np.ndarray) else repr(column)
         out.say(f"  {name:<10} {shown}")
 
 
