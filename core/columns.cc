@@ -299,8 +299,9 @@ void ColumnBuilder::cut_to(size_t rows) noexcept {
   }
   if (column_.ints.size() > values) column_.ints.cut_to(values);
   if (column_.floats.size() > values) column_.floats.cut_to(values);
-  if (column_.viewed && column_.views.size() > values) {
-    column_.views.resize(values);
+  if (column_.viewed) {
+    // Ends are not kept up any more: they say nothing about where the data ends.
+    if (column_.views.size() > values) column_.views.resize(values);
   } else if (column_.ends.size() > values + 1) {
     column_.ends.cut_to(values + 1);
     column_.data.cut_to(static_cast<size_t>(column_.ends.back()));

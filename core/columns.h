@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <new>
 #include <vector>
 
 #include "plan.h"
@@ -50,9 +51,11 @@ class Growing {
  private:
   void grow(Pool& pool, size_t more) {
     const size_t used = size();
+    // A schema may declare more values than there are addresses.
+    if (more > kMostBlockBytes / sizeof(Item) - used) throw std::bad_alloc();
     const size_t needed = (used + more) * sizeof(Item) + kPadding;
-    BlockRef bigger = pool.acquire(std::max(needed, block_->capacity() * 2));
-    std::memcpy(bigger->data(), block_->data(), used * sizeof(Item));
+    BlockRef bigger = pool.acquire(block_ ? std::max(needed, block_->capacity() * 2) : needed);
+    if (used != 0) std::memcpy(bigger->data(), block_->data(), used * sizeof(Item));
     block_ = std::move(bigger);
     settle(used);
   }

@@ -97,23 +97,29 @@ RowProblem Decoder::add(Bytes payload, const BlockRef& slab) {
 }
 
 RowProblem Decoder::settle() {
-  if (pending_ == 0) return {};
-  for (size_t i = 0; i < builders_.size(); ++i) {
-    if (lanes_[i].wanted == 0) continue;
-    if (!builders_[i].add_cells(cells_.data() + i, stride_, pending_, rows_, slab_))
-      return replay();
+  // Taken at once: where memory runs out on the way, no more rows are put behind these.
+  const size_t count = std::exchange(pending_, 0);
+  // Let go at the end: a slab that nobody holds is read into again.
+  const BlockRef slab = std::exchange(slab_, nullptr);
+  if (count == 0 || move_cells(0, count, slab)) return {};
+  // One by one, to find the row that is refused; the general reader says why.
+  for (size_t row = 0; row < count; ++row) {
+    if (move_cells(row, 1, slab)) continue;
+    if (RowProblem problem = add_oddly(payloads_[row], slab)) return problem;
   }
-  rows_ += pending_;
-  pending_ = 0;
   return {};
 }
 
-RowProblem Decoder::replay() {
-  for (ColumnBuilder& builder : builders_) builder.cut_to(rows_);
-  const size_t count = std::exchange(pending_, 0);
-  for (size_t i = 0; i < count; ++i)
-    if (RowProblem problem = add_oddly(payloads_[i], slab_)) return problem;
-  return {};
+bool Decoder::move_cells(size_t first, size_t count, const BlockRef& slab) {
+  const Cell* cells = cells_.data() + first * stride_;
+  for (size_t i = 0; i < builders_.size(); ++i) {
+    if (lanes_[i].wanted == 0) continue;
+    if (builders_[i].add_cells(cells + i, stride_, count, rows_, slab)) continue;
+    for (ColumnBuilder& builder : builders_) builder.cut_to(rows_);
+    return false;
+  }
+  rows_ += count;
+  return true;
 }
 
 bool Decoder::find_features(Bytes payload) {
@@ -134,10 +140,14 @@ bool Decoder::find_features(Bytes payload) {
   for (size_t place = 0; at < end; ++place) {
     const auto left = static_cast<size_t>(end - at);
     Lane* lane = place < known_places ? order[place] : nothing;
-    if (!lane->matches(at)) {
-      lane = find_lane(at, left);
+    size_t value_bytes = 0;
+    if (lane->matches(at)) [[likely]] {
+      value_bytes = lane->value_bytes;
+    } else {
+      lane = find_lane(at, left, value_bytes);
       if (guess) {
         ++wrong_guesses_;
+        if (lane != nullptr) lane->expect(value_bytes);
         // A new place may move `order_`: the rest of this row goes without.
         if (lane != nullptr && place < known_places)
           order_[place] = lane;
@@ -145,12 +155,12 @@ bool Decoder::find_features(Bytes payload) {
           order_.push_back(lane);
       }
     }
-    if (lane == nullptr || lane->header_bytes + lane->value_bytes > left) [[unlikely]] {
+    if (lane == nullptr || lane->header_bytes + value_bytes > left) [[unlikely]] {
       present_ += std::exchange(present, 0);
       if (!find_entry(at, end)) return false;
       continue;
     }
-    cells[lane->slot] = {at + lane->header_bytes, lane->value_bytes};
+    cells[lane->slot] = {at + lane->header_bytes, value_bytes};
     present += lane->seen == stamp ? 0 : lane->wanted;
     lane->seen = stamp;
     // The entry's own length says the same as the lane's two, but can be loaded before
@@ -161,18 +171,13 @@ bool Decoder::find_features(Bytes payload) {
   return true;
 }
 
-Decoder::Lane* Decoder::find_lane(const std::byte* at, size_t left) noexcept {
+Decoder::Lane* Decoder::find_lane(const std::byte* at, size_t left, size_t& value_bytes) noexcept {
   const auto key_bytes = std::to_integer<size_t>(at[3]);
   if (left <= 8 || key_bytes >= left - 4) return nullptr;
   const uint32_t slot = plan_->lookup().candidate(at + 4, key_bytes);
   if (slot == Lookup::kNone) return nullptr;
   Lane& lane = lanes_[slot];
-  const size_t before = lane.value_bytes;
-  if (!lane.header->matches(at, lane.value_bytes)) return nullptr;
-  // The header that is expected and the length that goes with it change together, also
-  // where nothing is guessed: a later guess relies on both.
-  if (lane.value_bytes != before && !lane.varies) lane.header->expect(lane.value_bytes, lane.expected);
-  return &lane;
+  return lane.header->matches(at, value_bytes) ? &lane : nullptr;
 }
 
 bool Decoder::find_entry(const std::byte*& at, const std::byte* end) {

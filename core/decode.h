@@ -69,7 +69,7 @@ class Decoder {
 
   // Everything about a slot that finding its features touches, side by side.
   struct Lane {
-    // The header as it was last time, for `value_bytes`; none yet.
+    // The header as it was last time, for a value of `value_bytes`.
     std::array<uint64_t, Header::kMostWords> expected{};
     uint64_t second_mask = 0;  // of the second word, which may be the last
     uint64_t tail_mask = 0;    // of the last word, where there are more than two
@@ -96,16 +96,22 @@ class Decoder {
       // Lengths of ints change all the time; there the guess is not worth a branch.
       if (!varies && repeats(at)) [[likely]]
         return true;
-      if (!header->matches(at, value_bytes)) return false;
-      if (!varies) header->expect(value_bytes, expected);
+      size_t length = 0;
+      if (!header->matches(at, length)) return false;
+      expect(length);
       return true;
+    }
+    // A header for this length next time: the two change together.
+    void expect(size_t length) noexcept {
+      value_bytes = length;
+      if (!varies) header->expect(length, expected);
     }
   };
 
   // Finds the features of a record in the usual form; false where it has another.
   bool find_features(Bytes payload);
   // The lane whose key stands at `at`, its header recognised; or null.
-  Lane* find_lane(const std::byte* at, size_t left) noexcept;
+  Lane* find_lane(const std::byte* at, size_t left, size_t& value_bytes) noexcept;
   // One entry with lengths of any size; moves `at` past it.
   bool find_entry(const std::byte*& at, const std::byte* end);
   void keep(Lane& lane, Cell cell) noexcept {
@@ -116,8 +122,8 @@ class Decoder {
   }
   // Adds a row in full generality.
   RowProblem add_oddly(Bytes payload, const BlockRef& slab);
-  // Adds the pending rows one by one, to find the one that is refused.
-  RowProblem replay();
+  // Moves the values of some pending rows into their columns: all of them, or none.
+  bool move_cells(size_t first, size_t count, const BlockRef& slab);
 
   std::shared_ptr<const Plan> plan_;
   std::vector<ColumnBuilder> builders_;

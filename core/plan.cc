@@ -9,7 +9,7 @@ Header::Header(const SlotSpec& spec) noexcept
     : bytes_(static_cast<uint32_t>(spec.key.size() + 10)), kind_(spec.kind), skip_(spec.skip) {
   const size_t key = spec.key.size();
   // The words must fit; E = K + P + 8 then has room below 128 too.
-  if (bytes_ > kPadding) {
+  if (key > kPadding - 10) {
     bytes_ = 1;
     return;
   }

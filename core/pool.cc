@@ -42,6 +42,7 @@ class RecyclingPool final : public Pool {
   }
 
   BlockRef acquire(size_t at_least) override {
+    if (at_least > 2 * kMostBlockBytes) throw std::bad_alloc();
     const size_t capacity = round_up(at_least);
     Idle found{};
     size_t shift = 0;

@@ -35,6 +35,9 @@ class Block {
 
 using BlockRef = std::shared_ptr<Block>;
 
+// No machine has more; what is larger is refused as if memory had run out.
+inline constexpr size_t kMostBlockBytes = ~size_t{0} >> 2;
+
 // Never waits: where no idle buffer fits, a new one is made. Only the bytes that
 // lie idle are limited. Safe to use from several threads.
 class Pool : public std::enable_shared_from_this<Pool> {

@@ -5,6 +5,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <stdexcept>
+
 #include "bind/arrays.h"
 #include "bind/strings.h"
 #include "decode.h"
@@ -146,8 +148,26 @@ nb::tuple take_sequence(SequenceDecoder& decoder, const Plan& context, const Pla
   return nb::make_tuple(context_out, steps_out);
 }
 
+// Calls that cannot stand side by side, nor follow one that was thrown out of: memory
+// that ran out half-way leaves columns of different lengths. Used with the GIL held.
+class OneAtATime {
+ public:
+  template <class Call>
+  auto operator()(Call&& call) {
+    if (!ready_) throw std::runtime_error("this batch is in use, or a call to it has failed");
+    ready_ = false;
+    auto result = call();
+    ready_ = true;
+    return result;
+  }
+
+ private:
+  bool ready_ = true;
+};
+
 // A decoder and what Python needs of its plan to take the columns out.
 struct ExampleBatch {
+  OneAtATime alone;
   std::shared_ptr<Plan> plan;
   std::shared_ptr<Pool> pool;
   Decoder decoder;
@@ -157,6 +177,7 @@ struct ExampleBatch {
 };
 
 struct SequenceBatch {
+  OneAtATime alone;
   std::shared_ptr<Plan> context;
   std::shared_ptr<Plan> steps;
   std::shared_ptr<Pool> pool;
@@ -308,16 +329,19 @@ void bind_columns(nb::module_& module) {
       .def_prop_ro("rows", [](const ExampleBatch& self) { return self.decoder.rows(); })
       .def("feed", [](ExampleBatch& self, const Slab& slab, size_t begin, size_t end,
                       uint64_t remaining, size_t rows) {
-        return feed_from_python(self.decoder, slab, begin, end, remaining, rows);
+        return self.alone(
+            [&] { return feed_from_python(self.decoder, slab, begin, end, remaining, rows); });
       }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("rows"),
            "Verify and decode the frames of slab[begin:end] until there are `rows`.\n\n"
            "Gives (bytes consumed, bytes the next frame needs, problem of a frame or None,\n"
            "(problem, slot) of a row or None).")
       .def("add", [](ExampleBatch& self, const nb::bytes& payload) {
-        return add_from_python(self.decoder, *self.pool, payload);
+        return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
       }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"),
            "Decode one payload; (problem, slot) where it is not a row.")
-      .def("take", [](ExampleBatch& self) { return take_columns(self.decoder, *self.plan); },
+      .def("take", [](ExampleBatch& self) {
+        return self.alone([&] { return take_columns(self.decoder, *self.plan); });
+      },
            "The columns so far, (values, offsets, valid) each; then begin again.");
 
   nb::class_<SequenceBatch>(module, "SequenceBatch", "Decodes SequenceExamples into columns.")
@@ -326,13 +350,14 @@ void bind_columns(nb::module_& module) {
       .def_prop_ro("rows", [](const SequenceBatch& self) { return self.decoder.rows(); })
       .def("feed", [](SequenceBatch& self, const Slab& slab, size_t begin, size_t end,
                       uint64_t remaining, size_t rows) {
-        return feed_from_python(self.decoder, slab, begin, end, remaining, rows);
+        return self.alone(
+            [&] { return feed_from_python(self.decoder, slab, begin, end, remaining, rows); });
       }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("rows"))
       .def("add", [](SequenceBatch& self, const nb::bytes& payload) {
-        return add_from_python(self.decoder, *self.pool, payload);
+        return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
       }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"))
       .def("take", [](SequenceBatch& self) {
-        return take_sequence(self.decoder, *self.context, *self.steps);
+        return self.alone([&] { return take_sequence(self.decoder, *self.context, *self.steps); });
       }, "(context columns, step columns) so far; then begin again.");
 
   bind_strings(module);

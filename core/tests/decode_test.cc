@@ -1,5 +1,6 @@
 #include "decode.h"
 
+#include <new>
 #include <string>
 
 #include "harness.h"
@@ -724,6 +725,17 @@ TEST("a skipped slot is passed over, whatever it holds") {
   check_problem(reading.add(example({entry("a", ints({1}))})), Fault::missing, 1, 0, 0, 0);
 }
 
+TEST("a record is judged by itself, whatever is refused beside it") {
+  // What an unknown key holds is not looked into, also where a later row of the same
+  // few has to be found out by a second look.
+  Reading reading({slot("b", Kind::ints)});
+  const Buffer odd_inside = example({entry("unknown", hex("ff")), entry("b", ints({1}))});
+  const Buffer two_values = example({entry("b", ints({1, 2}))});
+  check_problem(reading.add_all({odd_inside, two_values, odd_inside}), Fault::wrong_count, 0,
+                static_cast<uint64_t>(two_values.size() - 4), 1, 2);
+  CHECK_EQ(reading.take(), "b: [1]");
+}
+
 TEST("a strict plan refuses a key that it does not have, and says where it stands") {
   const Buffer payload = example({entry("a", ints({1})), entry("other", ints({2}))});
   Reading lenient({slot("a", Kind::ints)}), strict({slot("a", Kind::ints)}, true);
@@ -750,6 +762,33 @@ TEST("an entry that protobuf sets aside as unknown is no value") {
   CHECK(!reading.add(field(1, set_aside)));
   CHECK(!reading.add(field(1, join({entry("a", ints({1})), set_aside}))));
   CHECK_EQ(reading.take(), "a: - [1]");
+}
+
+TEST("a count of more bytes than there are addresses is a lack of memory, and no more") {
+  for (const uint64_t count : {uint64_t{1} << 60, (uint64_t{1} << 61) - 8, uint64_t{1} << 61}) {
+    Reading reading({with(slot("a", Kind::ints, count), Missing::hole), slot("b", Kind::ints)});
+    // More often than rows can wait.
+    for (int i = 0; i < 40; ++i) {
+      bool thrown = false;
+      try {
+        reading.add(example({entry("b", ints({i}))}));
+      } catch (const std::bad_alloc&) {
+        thrown = true;
+      }
+      CHECK(thrown);
+    }
+  }
+}
+
+TEST("after rows are settled their slab is nobody's, but for long strings") {
+  Reading reading({slot("a", Kind::bytes)});
+  for (const bool is_long : {false, true}) {
+    const Buffer payload = example({entry("a", strings({is_long ? kLong : "short"}))});
+    const BlockRef slab = reading.pool().acquire(payload.size() + kPadding);
+    std::memcpy(slab->data(), payload.data(), payload.size());
+    CHECK(!reading.add_in({slab->data(), payload.size()}, slab));
+    CHECK_EQ(slab.use_count(), is_long ? 2 : 1);
+  }
 }
 
 }  // namespace

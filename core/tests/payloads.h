@@ -242,7 +242,11 @@ class Reading {
   RowProblem add_from_slab(const Buffer& payload) {
     const BlockRef slab = pool_->acquire(payload.size() + kPadding);
     std::memcpy(slab->data(), payload.data(), payload.size());
-    if (RowProblem problem = decoder_.add({slab->data(), payload.size()}, slab)) return problem;
+    return add_in({slab->data(), payload.size()}, slab);
+  }
+
+  RowProblem add_in(Bytes payload, const BlockRef& slab) {
+    if (RowProblem problem = decoder_.add(payload, slab)) return problem;
     return decoder_.settle();
   }
 

@@ -236,5 +236,20 @@ TEST("batches follow one another without a trace of the one before") {
   CHECK_EQ(reading.take(), "s: {[x]}");
 }
 
+TEST("a short list in place of one with a long string keeps its values when more follow") {
+  Sequences sequences({}, {slot("s", Kind::bytes)});
+  std::vector<Buffer> replaced, next;
+  std::string expected = "s: {[kept]} {";
+  for (int i = 0; i < 10; ++i) replaced.push_back(strings({"old" + std::to_string(i)}));
+  replaced.push_back(strings({kLong}));
+  for (int i = 0; i < 12; ++i) {
+    next.push_back(strings({"new" + std::to_string(i)}));
+    expected += (i > 0 ? ";[new" : "[new") + std::to_string(i) + "]";
+  }
+  CHECK(!sequences.add(sequence({}, {list("s", replaced), list("s", {strings({"kept"})})})));
+  CHECK(!sequences.add(sequence({}, {list("s", next)})));
+  CHECK_EQ(sequences.take(), expected + "}");
+}
+
 }  // namespace
 }  // namespace rekord

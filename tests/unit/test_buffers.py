@@ -17,6 +17,7 @@ import pytest
 
 import rekord as rk
 from rekord import _core
+from rekord.codec.plan import compile_plan
 from rekord.dataset import decoding
 from rekord.testing import example_bytes, frames
 
@@ -337,3 +338,14 @@ def test_idle_bytes_stay_within_their_limit(monkeypatch, path) -> None:
         assert pool.idle_bytes <= 1 << 20
         del batch
     assert pool.idle_bytes <= 1 << 20
+
+
+def test_a_batch_that_ran_out_of_memory_takes_no_more() -> None:
+    plan = compile_plan(rk.Schema({"a": rk.Int64((2**60,), optional=True)}))
+    batch = _core.ExampleBatch(plan.context.reading, _core.Pool(0))
+    with pytest.raises(MemoryError):
+        batch.add(b"")
+    with pytest.raises(RuntimeError, match="a call to it has failed"):
+        batch.add(b"")
+    with pytest.raises(RuntimeError, match="a call to it has failed"):
+        batch.take()

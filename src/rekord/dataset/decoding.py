@@ -235,11 +235,14 @@ def decode_threaded(
 
     def work(turn: int) -> list[dict[str, Column] | RekordError]:
         jobs = source.pull(turn)
-        decoder = idle.pop()
         try:
-            return [result for job in jobs for result in _decode_job(decoder, job)]
-        finally:
-            idle.append(decoder)
+            decoder = idle.pop()
+        except IndexError:
+            decoder = _Decoder(plan, pool)
+        results = [result for job in jobs for result in _decode_job(decoder, job)]
+        # Not after a failure of ours, such as a lack of memory: it may hold half a batch.
+        idle.append(decoder)
+        return results
 
     try:
         turn = 0
