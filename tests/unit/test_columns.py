@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rekord import Optional, Ragged, SparseColumn, Strings, _core
+from rekord import Optional, Ragged, SparseColumn, Strings, UsageError, _core
 from rekord.codec.arrow import column_to_arrow
 
 
@@ -357,3 +357,12 @@ def test_arrow_shares_the_memory_of_strings_and_numbers() -> None:
     assert strings.to_arrow().buffers()[2].address == address
     values = np.arange(10)
     assert column_to_arrow(values).buffers()[1].address == values.__array_interface__["data"][0]
+
+
+@pytest.mark.parametrize("value", [1.5, None, "x", 2**70])
+def test_a_hole_is_not_filled_with_what_the_column_cannot_hold(value):
+    column = Optional(np.array([1, 0]), np.array([True, False]))
+    with pytest.raises(UsageError) as caught:
+        column.fill(value)
+    assert caught.value.code == "U605"
+    assert column.fill(7).tolist() == [1, 7]

@@ -209,7 +209,6 @@ def test_pieces_end_with_whole_records() -> None:
         (Text(), pa.array([b"\xc3", b"\xa9"]), "E318", 0),
         (Text(), ["a", None], "E301", 1),
         (Text((None,)), pa.array([[b"a"], [b"\xff"]]), "E318", 1),
-        (Bytes(), [b"a", "b"], "E319", 1),
         (Sparse("float32", 5), [{1: 1}, {9: 1}], "E320", 1),
         (Image(), [JPEG, b"no"], "E321", 1),
         (Tensor("float32", (2,)), np.zeros((3, 2)), "E324", None),

@@ -573,3 +573,22 @@ def test_a_table_has_every_record_and_the_columns_that_are_asked_for(put, tmp_pa
     assert table.column_names == ["n", "name"]
     assert table.to_pydict() == {"n": list(range(5)), "name": [f"row {i}" for i in range(5)]}
     assert dataset["all"].to_arrow(columns=["name"]).column_names == ["name"]
+
+
+def test_a_file_without_records_keeps_the_types_of_its_schema(tmp_path):
+    schema = rk.Schema({"a": rk.Int64(), "b": rk.Float32(shape=(None,)), "c": rk.Text(optional=True)})
+    (tmp_path / "empty.tfrecord").write_bytes(b"")
+    with rk.Writer(tmp_path / "one.tfrecord", schema) as writer:
+        writer.write({"a": 1, "b": [0.5], "c": "x"})
+    empty = rk.open(tmp_path / "empty.tfrecord", schema).to_arrow()
+    assert empty.num_rows == 0
+    assert empty.schema == rk.open(tmp_path / "one.tfrecord", schema).to_arrow().schema
+
+
+def test_any_number_of_threads_and_batches_ahead_is_taken(tmp_path):
+    schema = rk.Schema({"a": rk.Int64()})
+    with rk.Writer(tmp_path / "x.tfrecord", schema) as writer:
+        for i in range(10):
+            writer.write({"a": i})
+    batches = rk.open(tmp_path / "x.tfrecord", schema).batches(4, threads=10**6, prefetch=10**9)
+    assert [batch["a"].tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
+from rekord.errors import error
 
 Array: TypeAlias = npt.NDArray[Any]
 Offsets: TypeAlias = npt.NDArray[np.int64]
@@ -253,6 +254,19 @@ class Optional:
     def fill(self, value: Any) -> Array:
         """A dense array with `value` in place of what is missing."""
         out: Array = self.values.copy()
+        try:
+            given = np.asarray(value)
+            same = bool(np.all((given.astype(out.dtype) == given) | (given != given)))
+        except (TypeError, ValueError):
+            same = False
+        if not same:
+            raise error(
+                "U605",
+                f"a column of {out.dtype} cannot be filled with {repr(value)[:60]}",
+                expected=f"a value that {out.dtype} holds",
+                found=repr(value)[:60],
+                do="fill with such a value, or convert the column first",
+            )
         out[~self.valid] = value
         return out
 

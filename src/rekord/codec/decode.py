@@ -38,7 +38,6 @@ class SequenceExample:
 def decode(
     payload: bytes | bytearray | memoryview,
     schema: Schema | None = None,
-    *,
     kind: Literal["example", "sequence"] | None = None,
 ) -> Any:
     """A payload's values.

@@ -23,15 +23,6 @@ def stored_strings(value: Any, feature: Feature, shape: tuple[int | None, ...]) 
 def stored_string(leaf: Any, *, text: bool, at: int | None = None) -> bytes:
     """One text or byte string as bytes; `at` is its position among others."""
     if isinstance(leaf, str):
-        if not text:
-            raise Unfit(
-                "E319",
-                "is text, the schema says Bytes",
-                expected="bytes",
-                found=described(leaf),
-                do="declare Text(), or give value.encode()",
-                at=at,
-            )
         try:
             return leaf.encode("utf-8")
         except UnicodeEncodeError as failure:

@@ -19,7 +19,6 @@ from rekord.schema import Schema
 def open(
     path: PathLike | Sequence[PathLike],
     schema: Schema | PathLike | None = None,
-    *,
     kind: Kind | None = None,
     allow_missing: bool = False,
 ) -> Dataset:

@@ -29,6 +29,8 @@ def new_pool() -> _core.Pool:
     return _core.Pool(_IDLE_BYTES)
 
 
+_MOST_THREADS = 256
+_MOST_PREFETCH = 4096
 _MOST_BATCHES_A_TURN = 4
 _TURN_BYTES = 2 << 20
 """Waking a thread costs as much as decoding some hundred records, so small batches go several at a time."""
@@ -226,10 +228,13 @@ def decode_threaded(
     Whoever's turn it is reads the frames of the next batch; verifying and decoding, which is most of the work,
     goes on side by side.
     """
+    # Beyond these numbers more threads and more turns ahead change nothing but the memory that they take.
+    threads = min(threads, _MOST_THREADS)
+    turns_ahead = threads + min(prefetch, _MOST_PREFETCH)
     pool = new_pool()
     process = os.getpid()
     source = _Turns(_Files(paths, pool, reuse=False), batch_size)
-    idle = [_Decoder(plan, pool) for _ in range(threads)]
+    idle: list[_Decoder] = []
     waiting: deque[Future[list[dict[str, Column] | RekordError]]] = deque()
     workers = ThreadPoolExecutor(threads, thread_name_prefix="rekord-decode")
 
@@ -247,7 +252,7 @@ def decode_threaded(
     try:
         turn = 0
         while True:
-            while len(waiting) < threads + prefetch:
+            while len(waiting) < turns_ahead:
                 waiting.append(workers.submit(work, turn))
                 turn += 1
             results = waiting.popleft().result()

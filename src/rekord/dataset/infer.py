@@ -53,8 +53,8 @@ _OTHERS = {
 
 def infer(
     source_or_records: Any,
-    *,
     limit: int | None = None,
+    *,
     names: Sequence[str] | None = None,
     kind: Kind | None = None,
 ) -> Schema:

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from rekord import _core
 from rekord.codec.arrow import column_to_arrow
+from rekord.codec.assemble import assemble
+from rekord.codec.decode import new_batch
+from rekord.codec.plan import compile_plan
 
 if TYPE_CHECKING:
     from rekord.dataset.dataset import Split
@@ -23,5 +27,7 @@ def split_to_arrow(split: Split, columns: Sequence[str] | None) -> pa.Table:
     ]
     if chunks:
         return pa.Table.from_batches(chunks)
-    names = list(split.schema if columns is None else columns)
-    return pa.table({name: pa.nulls(0) for name in names})
+    # Without a record the types are those of a batch of none.
+    plan = compile_plan(split.schema, None if columns is None else tuple(columns))
+    empty = assemble(plan, new_batch(plan, _core.Pool(0)).take(), 0)
+    return pa.table({name: column_to_arrow(column) for name, column in empty.items()})
