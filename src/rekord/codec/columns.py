@@ -257,7 +257,7 @@ class Optional:
         try:
             given = np.asarray(value)
             same = bool(np.all((given.astype(out.dtype) == given) | (given != given)))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             same = False
         if not same:
             raise error(
