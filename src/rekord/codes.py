@@ -103,6 +103,8 @@ CODES: dict[str, str] = {
     "E327": "a record is larger than 2 GiB",
     "E328": "an array into JPEG needs a quality",
     "E329": "the file of an image cannot be read",
+    # E33x: pictures that are not whole, or not what they should be
+    # E35x to E37x: rows of a source
     # D4xx: records that are not what the schema declares
     "D401": "a required feature is missing",
     "D402": "a feature has another number of values than the schema says",
@@ -120,6 +122,8 @@ CODES: dict[str, str] = {
     "X505": "a set of shards is incomplete",
     "X506": "no such split",
     "X507": "the dataset has several splits",
+    # X51x: writing a dataset
+    # X52x and X53x: sources as a whole
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "an optional dependency is missing",
@@ -129,6 +133,7 @@ CODES: dict[str, str] = {
     "U606": "no such record",
     "U607": "an iterator is used in another process than the one that made it",
     "U610": "a writer is used after it was closed",
+    # U61x and U62x: what `write` was asked for
     # H7xx: findings about data that can be read
     "H701": "named as compressed, but it is not",
     "H702": "compressed, but its name does not say so",
@@ -144,6 +149,7 @@ CODES: dict[str, str] = {
     "H723": "a map entry is not one key and one value: TensorFlow refuses the record",
     "H724": "a key is stored twice: the last one counts",
     "H725": "fields that these messages do not have: TensorFlow may refuse the record",
+    # H73x: remarks about pictures
 }
 
 

@@ -21,6 +21,7 @@ class Location:
     payload_offset: int | None = None
     compressed_offset: int | None = None
     row: int | None = None
+    line: int | None = None  # in a text file, from 1
 
     def within(self, **outer: Any) -> Location:
         """This place, with what an outer layer knows filled in. What is already known wins."""
@@ -37,6 +38,8 @@ class Location:
             parts.append(self.path)
         if self.row is not None:
             parts.append(f"row {self.row:,}")
+        if self.line is not None:
+            parts.append(f"line {self.line:,}")
         if self.record is not None:
             parts.append(f"record {self.record:,}")
         if self.offset is not None:
