@@ -11,5 +11,7 @@ void bind_columns(nanobind::module_& module);
 void bind_encode(nanobind::module_& module);
 void bind_rows(nanobind::module_& module);
 void bind_infer(nanobind::module_& module);
+void bind_pictures(nanobind::module_& module);
+void bind_lines(nanobind::module_& module);
 
 }  // namespace rekord

@@ -37,8 +37,9 @@ from rekord.schema import (
     Text,
     compat,
 )
+from rekord.verbs.write import write
+from rekord.version import VERSION as __version__
 
-__version__ = "0.1.0"
 
 __all__ = [
     "Boxes",
@@ -81,4 +82,5 @@ __all__ = [
     "infer",
     "open",
     "records",
+    "write",
 ]

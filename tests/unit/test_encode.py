@@ -39,7 +39,8 @@ from rekord.testing import example_bytes, frames, sequence_bytes
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
-JPEG = b"\xff\xd8\xff\xe0 not much of an image"
+# One pixel, whole from the first marker to the last, and without the tables to decode it.
+JPEG = bytes.fromhex("ffd8ffc0000b080001000101011100ffda0008010100003f0000ffd9")
 NAN_BITS = np.array([0x7FC00001, 0xFF800001], np.uint32).view(np.float32)
 
 
@@ -378,7 +379,9 @@ SCHEMA = Schema({"label": Int64()})
         (Sparse("float32", 5), ([1], [1e39]), "E313"),
         (Sparse("int64", 5), ([1], [0.5]), "E304"),
         (Image(format="png"), JPEG, "E321"),
-        (Image(), b"", "E321"),
+        (Image(), b"", "E330"),
+        (Image(), JPEG[:-2], "E331"),
+        (Image(), JPEG[:2] + JPEG, "E332"),
         (Image(), b"hello", "E321"),
         (Image(), np.zeros((2, 2, 3)), "E321"),
         (Image(), np.zeros((2, 2, 5), np.uint8), "E321"),
@@ -556,7 +559,7 @@ def test_a_mask_becomes_a_grey_png_of_class_ids(tmp_path: pathlib.Path) -> None:
     assert np.array_equal(_pixels(wide), ids)
     assert (wide[24], wide[25]) == (16, 0)
     (tmp_path / "m.png").write_bytes(data)
-    assert _mask(tmp_path / "m.png", classes=21) == data
+    assert _mask(tmp_path / "m.png", classes=21, ignore=255) == data
     assert _mask(ids[:, :, None] == 0, classes=2) == _mask((ids == 0).astype(np.uint8), classes=2)
 
 
@@ -568,28 +571,33 @@ def _png(mode: str, bits: int | None = None) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "value",
+    ("value", "code"),
     [
-        np.array([[0, 21]]),
-        np.array([[-1, 0]]),
-        np.array([[0.0]]),
-        np.zeros((2, 2, 3), np.uint8),
-        np.zeros((0, 2), np.uint8),
-        JPEG,
-        b"",
-        b"\x89PNG\r\n\x1a\n",
-        _png("RGB"),
-        _png("P"),
-        _png("P", bits=4),
-        _png("1"),
-        _png("LA"),
+        (np.array([[0, 21]]), "E323"),
+        (np.array([[-1, 0]]), "E323"),
+        (np.array([[0.0]]), "E323"),
+        (np.zeros((2, 2, 3), np.uint8), "E323"),
+        (np.zeros((0, 2), np.uint8), "E323"),
+        (JPEG, "E323"),
+        (b"hello", "E323"),
+        (b"", "E330"),
+        (b"\x89PNG\r\n\x1a\n", "E331"),
+        (_png("RGB"), "E334"),
+        (_png("LA"), "E334"),
     ],
-    ids=range(13),
+    ids=range(11),
 )
-def test_a_mask_that_is_none_is_refused(value: Any) -> None:
+def test_a_mask_that_is_none_is_refused(value: Any, code: str) -> None:
     with pytest.raises(EncodeError) as caught:
         _mask(value, classes=21, ignore=255)
-    assert (caught.value.code, caught.value.location.feature) == ("E323", "mask")
+    assert (caught.value.code, caught.value.location.feature) == (code, "mask")
+
+
+@pytest.mark.parametrize("png", [_png("P"), _png("P", bits=4), _png("1"), _png("L")], ids=range(4))
+def test_palette_masks_and_those_of_few_bits_are_stored_as_class_ids(png: bytes) -> None:
+    data = _mask(png, classes=21)
+    assert (data[24], data[25]) == (8, 0)
+    assert np.array_equal(_pixels(data), np.zeros((2, 2)))
 
 
 def test_without_pillow_arrays_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from rekord.errors import EncodeError
 from rekord.schema import Boxes, Bytes, Float32, Image, Int64, Label, Schema, Sparse, Tensor, Text
 from rekord.testing import frames
 
-JPEG = b"\xff\xd8\xff\xe0 an image"
+JPEG = bytes.fromhex("ffd8ffc0000b080001000101011100ffda0008010100003f0000ffd9")
 
 
 def by_rows(columns: dict[str, Any], schema: Schema, rows: int) -> bytes:

@@ -32,13 +32,20 @@ class EncodedBatches:
         self.rows = sum(rows for _, rows in batches)
 
     def __iter__(self) -> Iterator[tuple[Any, int]]:
+        return ((frames, rows) for frames, rows, _ in self._pieces(ends=False))
+
+    def with_ends(self) -> Iterator[tuple[Any, int, Any]]:
+        """The same, each with an int64 array of where its records end."""
+        return self._pieces(ends=True)
+
+    def _pieces(self, *, ends: bool) -> Iterator[tuple[Any, int, Any]]:
         before = 0
         for batch, rows in self._batches:
             done = 0
             while done < rows:
-                frames, reached, _, problem = batch.write(done, self._enough_bytes, True, False)
+                frames, reached, record_ends, problem = batch.write(done, self._enough_bytes, True, ends)
                 if reached > done:
-                    yield frames, reached - done
+                    yield frames, reached - done, record_ends
                 done = reached
                 if problem is not None:
                     raise _native_error(self._plan, problem[0], problem[1], before + reached)

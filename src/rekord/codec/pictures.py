@@ -4,107 +4,55 @@ from __future__ import annotations
 
 import io
 from importlib import import_module
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
+from rekord import _core
+from rekord.codec.looking import FORMATS, Checked, CheckedMask, Unsound, examined_image, shown_format
+from rekord.codec.masks import Ids, examined_mask
 from rekord.codec.nested import Array
-from rekord.codec.unfit import Unfit, described, shown_shape
+from rekord.codec.unfit import Unfit, shown_shape
 from rekord.errors import error
-from rekord.schema import Feature, Image, Mask
+from rekord.schema import Image, Mask
 
-_PNG = b"\x89PNG\r\n\x1a\n"
-_COLOURS = {0: "grey", 2: "RGB", 3: "palette", 4: "grey and alpha", 6: "RGBA"}
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
 def stored_image(value: Any, feature: Image) -> bytes:
-    """The encoded bytes of an image given as bytes, a path or an array."""
+    """The encoded bytes of an image given as bytes, a path or an array; raises Unfit."""
     if isinstance(value, np.ndarray):
         return _encoded(value, feature)
-    data = _bytes_of(value, feature)
-    found = format_of(data)
-    if found is None or (feature.format is not None and found != feature.format):
-        wanted = feature.format.upper() if feature.format else "JPEG, PNG, GIF, BMP or WebP"
-        raise Unfit(
+    data: bytes = value
+    path = None
+    if isinstance(value, Checked):
+        found = format_of(value)
+    else:
+        picture = examined_image(value, "full")
+        found, data, path = picture.format, picture.data, picture.path
+    if feature.format is not None and found != feature.format:
+        wanted = shown_format(feature.format)
+        raise Unsound(
             "E321",
-            f"is not {wanted}" if feature.format else "is no image",
-            expected=f"the bytes of a {wanted} image" if feature.format else f"an image: {wanted}",
-            found=found.upper() if found else f"{len(data):,} bytes that begin {data[:8].hex(' ')}",
-            do=f'declare format="{found}", or format=None for any'
-            if found
-            else "look at the file that it came from",
+            f"is not {wanted}",
+            expected=f"the bytes of a {wanted} image",
+            found=shown_format(found or "no image"),
+            do=f'declare format="{found}", or format=None for any',
+            path=path,
         )
     return data
 
 
 def format_of(data: bytes) -> str | None:
     """The format of an encoded image by its first bytes."""
-    if data[:3] == b"\xff\xd8\xff":
-        return "jpeg"
-    if data[:8] == _PNG:
-        return "png"
-    if data[:6] in (b"GIF87a", b"GIF89a"):
-        return "gif"
-    if data[:2] == b"BM" and len(data) >= 26:
-        return "bmp"
-    return "webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
+    return FORMATS.get(_core.look(data[:64], False).format)
 
 
 def stored_mask(value: Any, feature: Mask) -> bytes:
-    """The PNG of a mask given as bytes, a path or a 2-D array of class ids."""
-    if isinstance(value, np.ndarray):
-        return _encoded_mask(value, feature)
-    data = _bytes_of(value, feature)
-    if format_of(data) != "png" or len(data) < 33:
-        raise _bad_mask(
-            "a single-channel PNG of class ids",
-            (format_of(data) or "").upper() or f"{len(data):,} bytes that begin {data[:8].hex(' ')}",
-            "store masks as PNG: a lossy format changes class ids",
-        )
-    depth, colour = data[24], data[25]
-    if colour != 0 or depth not in (8, 16):
-        # TensorFlow turns colours into luminance, and scales fewer than 8 bits up: both change ids.
-        raise _bad_mask(
-            "a grey PNG of 8 or 16 bits, each pixel a class id",
-            f"a PNG of {depth} bits, {_COLOURS.get(colour, 'of no known colour')}",
-            "give the class ids as a 2-D array: np.asarray(PIL.Image.open(path)) for a palette image",
-        )
-    return data
-
-
-def _bytes_of(value: Any, feature: Feature) -> bytes:
-    what = type(feature).__name__
-    if isinstance(value, str):
-        raise Unfit(
-            "E322",
-            "is a str",
-            expected="encoded bytes, a pathlib.Path, or an array",
-            found=described(value),
-            do="pathlib.Path(value) for a file",
-        )
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(value)
-    if isinstance(value, PurePath):
-        try:
-            with open(value, "rb") as file:
-                return file.read()
-        except OSError as failure:
-            raise Unfit(
-                "E329",
-                "cannot be read from its file",
-                expected="a file that can be read",
-                found=(failure.strerror or str(failure))[:60],
-                do=f"check the path: {value}",
-            ) from failure
-    raise Unfit(
-        "E302",
-        f"is of type {type(value).__name__}, the schema says {what}",
-        expected="encoded bytes, a pathlib.Path, or a NumPy array",
-        found=described(value),
-        do="np.asarray(value) for what holds pixels",
-    )
+    """The PNG of a mask given as bytes, a path or an array of class ids; raises Unfit."""
+    if isinstance(value, CheckedMask):
+        return value
+    return examined_mask(value, Ids(feature.classes, feature.ignore), None, "full").data
 
 
 def _encoded(array: Array, feature: Image) -> bytes:
@@ -152,30 +100,6 @@ def _encoded(array: Array, feature: Image) -> bytes:
         options = {"quality": feature.quality} if feature.quality is not None else {"lossless": True}
     pixels = array.reshape(array.shape[:2]) if channels == 1 else array
     return _saved(pixels, "I;16" if wide else _MODES[channels], name, options)
-
-
-def _encoded_mask(array: Array, feature: Mask) -> bytes:
-    if array.ndim == 3 and array.shape[2] == 1:
-        array = array[:, :, 0]
-    if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "biu":
-        raise _bad_mask("a 2-D array of whole numbers", shown_shape(array), "give one class id a pixel")
-    known = (array >= 0) & (array < feature.classes)
-    if feature.ignore is not None:
-        known |= array == feature.ignore
-    if not known.all():
-        at = tuple(int(i) for i in np.unravel_index(int(np.argmin(known)), array.shape))
-        also = "" if feature.ignore is None else f", or {feature.ignore} (ignore)"
-        raise _bad_mask(
-            f"class ids from 0 to {feature.classes - 1}{also}",
-            f"{int(array[at])} at row {at[0]:,}, column {at[1]:,}",
-            "mend the mask, or declare more classes= or ignore=",
-        )
-    wide = max(feature.classes - 1, feature.ignore or 0) > 255
-    return _saved(array.astype(np.uint16 if wide else np.uint8), "I;16" if wide else "L", "png", {})
-
-
-def _bad_mask(expected: str, found: str, do: str) -> Unfit:
-    return Unfit("E323", "is not a mask of class ids", expected=expected, found=found, do=do)
 
 
 def _saved(pixels: Array, mode: str, name: str, options: dict[str, Any]) -> bytes:

@@ -10,9 +10,10 @@ from typing import Any
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.batches import Batches
 from rekord.dataset.infer import Kind, infer_files
+from rekord.dataset.manifest import check_shard, manifest_path, read_manifest
 from rekord.dataset.names import check_complete, splits_of
 from rekord.dataset.read import PathLike, record_files
-from rekord.errors import error
+from rekord.errors import error, located
 from rekord.schema import Schema
 
 
@@ -24,20 +25,45 @@ def open(
 ) -> Dataset:
     """The dataset in a record file, a folder or a glob, without reading it.
 
+    A folder with a manifest (`rekord.json`) is what the manifest says. Elsewhere file names tell the splits.
     Without a schema one is inferred from the first records when it is needed (10,000 of them, or 64 MiB); `kind`
     then says whether they are Examples or SequenceExamples, where that is not to be guessed. An incomplete set
     of `-of-N` shards is refused unless `allow_missing`.
     """
+    if schema is not None and not isinstance(schema, Schema):
+        schema = Schema.load(schema)
+    _check_kind(kind, schema)
+    listed = _listed(path, allow_missing=allow_missing)
+    if listed is not None:
+        splits, declared = listed
+        return Dataset(splits, declared if schema is None else schema, kind)
     paths = record_files(path)
     named = isinstance(path, (str, os.PathLike))
     root = os.fspath(path) if named and os.path.isdir(os.fspath(path)) else None  # type: ignore[arg-type]
     # A file that was named itself is what was wanted, whatever its name says of others.
     if not allow_missing and not (named and os.path.isfile(os.fspath(path))):  # type: ignore[arg-type]
         check_complete(paths)
-    if schema is not None and not isinstance(schema, Schema):
-        schema = Schema.load(schema)
-    _check_kind(kind, schema)
     return Dataset(splits_of(paths, root), schema, kind)
+
+
+def _listed(path: object, *, allow_missing: bool) -> tuple[dict[str, list[str]], Schema] | None:
+    """The splits and the schema that a manifest tells of, where there is one."""
+    if not isinstance(path, (str, os.PathLike)):
+        return None
+    folder = os.fspath(path)
+    if not isinstance(folder, str) or not os.path.isfile(manifest_path(folder)):
+        return None
+    manifest = read_manifest(folder)
+    splits = {}
+    for name, part in manifest.splits.items():
+        shards = list(zip(part.names(name), part.shards.bytes, strict=True))
+        present = [
+            check_shard(folder, shard, size_bytes, allow_missing=allow_missing)
+            for shard, size_bytes in shards
+        ]
+        splits[name] = [one for one in present if one is not None]
+    with located(path=manifest_path(folder)):
+        return splits, Schema.from_dict(manifest.schema)
 
 
 class Split:

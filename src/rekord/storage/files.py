@@ -96,13 +96,19 @@ class Storage(Protocol):
         """A new file. A path that is already there is refused."""
 
     def rename(self, source: str, target: str) -> None:
-        """Make `source` appear as `target` in one step, in place of a file that was there."""
+        """Make `source` appear as `target` in one step, in place of a file that was there.
+
+        A folder can be renamed too; its target is nothing yet, or an empty folder.
+        """
 
     def remove(self, path: str) -> None:
         """Remove one file."""
 
     def make_folder(self, path: str) -> None:
         """A folder with its parents. One that is already there is fine."""
+
+    def remove_folder(self, path: str) -> None:
+        """Remove one folder, which is empty."""
 
     def sync_folder(self, path: str) -> None:
         """Return when the names in this folder are on the disk itself."""
@@ -243,6 +249,10 @@ class LocalStorage:
     def make_folder(self, path: str) -> None:
         with _writing(path):
             os.makedirs(path, exist_ok=True)
+
+    def remove_folder(self, path: str) -> None:
+        with _writing(path):
+            os.rmdir(path)
 
     def sync_folder(self, path: str) -> None:
         with _writing(path):

@@ -14,13 +14,19 @@ from rekord.schema.feature import Boxes, Float32, Image, Int64, Label, Mask, Spa
 from rekord.schema.schema import Schema
 from rekord.testing.strategies import texts, values
 
-# The first bytes tell what an image is; nobody decodes these.
+# One pixel each, whole from the first byte to the last; the JPEG has no tables to decode it with.
 _IMAGES = {
-    "jpeg": b"\xff\xd8\xff\xe0 pixels",
-    "png": b"\x89PNG\r\n\x1a\n pixels",
-    "gif": b"GIF89a pixels",
-    "bmp": b"BM" + bytes(24),
-    "webp": b"RIFF\0\0\0\0WEBP pixels",
+    "jpeg": bytes.fromhex("ffd8ffc0000b080001000101011100ffda0008010100003f0000ffd9"),
+    "png": bytes.fromhex(
+        "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
+        "0000000a49444154789c636000000002000148afa4710000000049454e44ae426082"
+    ),
+    "gif": bytes.fromhex("47494638396101000100800000000000ffffff2c00000000010001000002024c01003b"),
+    "bmp": bytes.fromhex(
+        "424d3a0000000000000036000000280000000100000001000000010018000000000004000000"
+        "00000000000000000000000000000000ffffff00"
+    ),
+    "webp": bytes.fromhex("524946461a000000574542505650384c0d0000002f00000010071011118888fe0700"),
 }
 _MOST_STEPS = 3
 

@@ -36,7 +36,7 @@ class Crash(BaseException):
 class Operation:
     """One thing that was done to the disk, or tried."""
 
-    name: Literal["create", "write", "fsync", "rename", "remove", "make_folder", "sync_folder"]
+    name: Literal["create", "write", "fsync", "rename", "remove", "make_folder", "remove_folder", "sync_folder"]
     path: str
     n_bytes: int = 0
 
@@ -82,8 +82,9 @@ class FaultyStorage:
     def rename(self, source: str, target: str) -> None:
         self._before(Operation(name="rename", path=target))
         self.inner.rename(source, target)
-        if source in self._synced_bytes:
-            self._synced_bytes[target] = self._synced_bytes.pop(source)
+        below = source + os.sep
+        for path in [path for path in self._synced_bytes if path == source or path.startswith(below)]:
+            self._synced_bytes[target + path[len(source) :]] = self._synced_bytes.pop(path)
 
     def remove(self, path: str) -> None:
         self._before(Operation(name="remove", path=path))
@@ -93,6 +94,10 @@ class FaultyStorage:
     def make_folder(self, path: str) -> None:
         self._before(Operation(name="make_folder", path=path))
         self.inner.make_folder(path)
+
+    def remove_folder(self, path: str) -> None:
+        self._before(Operation(name="remove_folder", path=path))
+        self.inner.remove_folder(path)
 
     def sync_folder(self, path: str) -> None:
         self._before(Operation(name="sync_folder", path=path))

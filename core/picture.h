@@ -1,0 +1,72 @@
+// What an encoded picture says of itself, without decoding a pixel.
+//
+// Every format begins with a few bytes of its own and says its size soon after:
+//
+//     JPEG   ff d8 | ff marker, length, content | … | ff da scan … | ff d9
+//     PNG    89 50 4e 47 0d 0a 1a 0a | length, name, content, crc | … | IEND
+//     GIF    47 49 46 38 | screen | blocks | 3b
+//     BMP    42 4d | length | … | header | rows
+//     WebP   52 49 46 46 | length | 57 45 42 50 | name, length, content | …
+//     TIFF   49 49 2a 00 or 4d 4d 00 2a: known by name, and not looked into
+//
+// Whether a picture is whole is known only by a walk to its end: markers, chunks,
+// blocks. That walk reads each byte once at the most, and allocates nothing.
+#pragma once
+
+#include <vector>
+
+#include "bytes.h"
+
+namespace rekord {
+
+enum class PictureFormat : uint8_t { none, jpeg, png, gif, bmp, webp, tiff };
+
+enum class Colour : uint8_t { unknown, grey, grey_alpha, rgb, rgba, palette, cmyk, ycck };
+
+// `at` is the offset of the byte, marker, chunk or block that is to blame.
+enum class PictureFault : uint8_t {
+  none = 0,
+  empty,            // no byte at all
+  not_a_picture,    // of no known format
+  cut,              // it ends early. expected: the bytes needed there at least; found: those left
+  crc,              // PNG. expected: the stored checksum; found: the computed one
+  bad_marker,       // JPEG, GIF, BMP, WebP: what cannot stand there. found: the byte there
+  bad_chunk,        // PNG: a chunk that cannot be, or not there. found: its name, big-endian
+  zero_size,        // a width or height of 0
+  impossible_size,  // more pixels than the bytes can hold
+};
+
+struct PictureFacts {
+  PictureFormat format = PictureFormat::none;
+  Colour colour = Colour::unknown;
+  uint32_t width = 0;
+  uint32_t height = 0;
+  uint8_t channels = 0;     // of the pixels that a decoder gives; a palette has 3
+  uint8_t bits = 0;         // of one sample; of one index where there is a palette
+  uint8_t orientation = 0;  // EXIF's, 1 to 8; 0: it does not say
+  bool interlaced = false;  // or progressive
+  uint64_t end = 0;         // where the picture ends, once that is known: bytes may follow
+  PictureFault fault = PictureFault::none;
+  uint64_t at = 0;
+  uint64_t expected = 0;
+  uint64_t found = 0;
+};
+
+// With `structure` the picture is walked to its end; without, only as far as its size.
+PictureFacts look_at_picture(Bytes data, bool structure) noexcept;
+
+// Where a chunk's content lies. Name and length stand in the 8 bytes before, the checksum
+// in the 4 after.
+struct PngChunk {
+  uint32_t name;  // big-endian: 0x49444154 is IDAT
+  uint64_t begin;
+  uint64_t end;
+};
+
+// The chunks of a PNG that was looked at with `structure`, and had no fault.
+std::vector<PngChunk> png_chunks(Bytes data);
+
+// CRC-32 as PNG and gzip use it (reflected 0xEDB88320), continued from `crc`.
+uint32_t crc32(Bytes data, uint32_t crc = 0) noexcept;
+
+}  // namespace rekord

@@ -1,0 +1,422 @@
+"""A conversion from its first look at the journal to the rename that shows the dataset.
+
+    map       every part of the source is read, encoded and spilled
+    cut       what the parts are together says where shards begin and end
+    shard     every shard gathers its frames
+    publish   the manifest is written, and the whole folder appears
+
+Each step looks at what is finished already, so that the same command, after whatever ended it, goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import cloudpickle
+import msgspec
+import pyarrow as pa
+
+from rekord import _core
+from rekord.dataset.manifest import Manifest, manifest_path, read_manifest
+from rekord.engines.cut import Shard, cut_split
+from rekord.engines.job import Job, Plan
+from rekord.engines.journal import Lock, Staging, exists, open_staging, read_bytes, remove_tree, stagings
+from rekord.engines.local import Workers
+from rekord.engines.progress import Tally
+from rekord.engines.publish import REJECTS, Companions, manifest_of, rows_digest, show, write_companions
+from rekord.engines.serial import serial_digests, spill_serial
+from rekord.engines.spill import PartDone
+from rekord.engines.stratify import Edges, edges_of, resplit
+from rekord.engines.tasks import (
+    ShardDone,
+    SpillLost,
+    index_kind,
+    map_part,
+    part_index,
+    write_shard,
+)
+from rekord.errors import DatasetError, RekordError, error
+from rekord.location import Location
+from rekord.sources.base import PART_BYTES, Part, is_parted
+from rekord.storage.files import LOCAL, Storage
+
+
+class Watch(Protocol):
+    """Whoever wants to know how far a conversion is."""
+
+    def phase(self, name: str, staging: Staging, total: int | None) -> None:
+        """A step begins: "read" counts rows, "write" bytes; `total` of them, where that is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a conversion ended."""
+
+    manifest: Manifest
+    rejects: str | None  # where bad rows are listed
+    remarks: str | None
+    resumed_shards: int
+    nothing_to_do: bool = False
+    left: str | None = None  # a folder with files that were in the older dataset and are not ours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """A job, and where it goes."""
+
+    job: Job
+    plan: Plan
+    out: str
+    version: str
+    companions: Companions
+    workers: int = 1
+    rows: int | None = None  # how many the source has, where that is known
+    spills: str | None = None
+    fresh: bool = False
+    storage: Storage = LOCAL
+
+
+def convert(conversion: Conversion, watch: Watch | None = None) -> Outcome:
+    """Run a conversion, or what is left of it."""
+    storage = conversion.storage
+    storage.make_folder(os.path.dirname(os.path.abspath(conversion.out)))
+    with Lock(conversion.out):
+        staging = open_staging(conversion.out, conversion.plan.id, storage, spills=conversion.spills)
+        complete = _look_at_out(conversion, staging)
+        if complete is not None:
+            return complete
+        _look_at_stagings(conversion, staging)
+        staging.prepare(conversion.plan.to_json())
+        return _Run(conversion, staging, watch).run()
+
+
+def _look_at_out(conversion: Conversion, staging: Staging) -> Outcome | None:
+    """What is at the place already: nothing, the dataset itself, or a reason to stop."""
+    storage, out = conversion.storage, conversion.out
+    if not exists(storage, out):
+        return None
+    if storage.stat(out).kind != "folder":
+        raise _taken(out, "a file", "choose another place")
+    if not storage.list(out) or conversion.fresh:
+        if not storage.list(out) or exists(storage, manifest_path(out)):
+            return None
+        raise _taken(out, "a folder that no rekord manifest describes", "choose another place")
+    if not exists(storage, manifest_path(out)):
+        raise _taken(out, "a folder with other files", "choose another place, or an empty folder")
+    manifest = read_manifest(out, storage)
+    if manifest.plan != conversion.plan.id:
+        theirs = {"options": manifest.options, "schema": manifest.schema, "format": manifest.format}
+        differs = conversion.plan.differences({**theirs, "source": _fingerprint(manifest, conversion)})
+        raise _taken(
+            out,
+            f"a dataset of another plan: {', '.join(differs)} differ{'s' if len(differs) == 1 else ''}",
+            "--fresh (fresh=True) to write it anew, or another place",
+        )
+    if not is_parted(conversion.job.source):
+        _same_rows(conversion, manifest)
+    if exists(storage, staging.folder):
+        staging.remove()
+    return Outcome(manifest=manifest, rejects=None, remarks=None, resumed_shards=0, nothing_to_do=True)
+
+
+def _fingerprint(manifest: Manifest, conversion: Conversion) -> str:
+    parted = is_parted(conversion.job.source)
+    return manifest.source.fingerprint if parted else conversion.plan.source
+
+
+def _same_rows(conversion: Conversion, manifest: Manifest) -> None:
+    """A source without files can be compared only by reading it."""
+    if rows_digest(serial_digests(conversion.job)) != manifest.source.fingerprint:
+        raise _taken(
+            conversion.out,
+            "a dataset with the same options from other rows",
+            "--fresh (fresh=True) to write it anew, or another place",
+        )
+
+
+def _taken(out: str, found: str, do: str) -> RekordError:
+    return error(
+        "U618",
+        location=Location(path=out),
+        expected="nothing yet, or what the same command wrote",
+        found=found,
+        do=do,
+    )
+
+
+def _look_at_stagings(conversion: Conversion, own: Staging) -> None:
+    """Unfinished conversions to the same place: put away when that is asked for, else a reason to stop."""
+    for other in stagings(conversion.out, conversion.storage):
+        if conversion.fresh:
+            other.remove()
+        elif other.folder != own.folder:
+            differs = conversion.plan.differences(other.plan())
+            raise error(
+                "U619",
+                location=Location(path=conversion.out),
+                expected="the same source, schema and options as the unfinished conversion had",
+                found=f"other {'ones' if len(differs) > 1 else 'one'}: {', '.join(differs)}"[:120],
+                do="run it with what it had to continue, or with --fresh (fresh=True) to start over",
+            )
+    if conversion.fresh and own.spills and exists(conversion.storage, own.spills):
+        remove_tree(conversion.storage, own.spills)
+
+
+class _Run:
+    """One run of a conversion: the driver, which holds sums and no rows."""
+
+    def __init__(self, conversion: Conversion, staging: Staging, watch: Watch | None) -> None:
+        self.conversion = conversion
+        self.job = conversion.job
+        self.staging = staging
+        self.watch = watch
+        self.tally = Tally(staging.folder if conversion.storage is LOCAL else None)
+        self.packed = b"" if conversion.workers == 1 else cloudpickle.dumps(self.job)
+        self.parts: list[Part] = []
+
+    def run(self) -> Outcome:
+        with Workers(self.conversion.workers) as workers:
+            done = self._map(workers)
+            self._check_rejects(done)
+            done = self._stratified(done)
+            shards = self._cut(done)
+            finished, resumed = self._shards(workers, shards, done)
+        manifest = manifest_of(self.job, self.conversion.plan, done, finished, self.conversion.version)
+        manifest = write_companions(self.staging, manifest, done, finished, self.conversion.companions)
+        left = show(self.staging, self.conversion.out)
+        ours = os.path.join(self.conversion.out, ".rekord")
+        return Outcome(
+            manifest=manifest,
+            rejects=os.path.join(ours, REJECTS) if manifest.source.rejected else None,
+            remarks=os.path.join(ours, "remarks.jsonl") if any(part.remarks for part in done) else None,
+            resumed_shards=resumed,
+            left=left,
+        )
+
+    # Map.
+
+    def _map(self, workers: Workers) -> list[PartDone]:
+        if self.watch is not None:
+            self.watch.phase("read", self.staging, self.conversion.rows)
+        if not is_parted(self.job.source):
+            return spill_serial(self.job, self.staging, self._finished_part, self.tally)
+        source: Any = self.job.source
+        self.parts = list(source.parts(PART_BYTES))
+        done = [self._finished_part(number) for number in range(len(self.parts))]
+        calls = [(i, (i, part)) for i, part in enumerate(self.parts) if done[i] is None]
+        for i, part in self._map_calls(workers, calls):
+            done[i] = part
+        whole = [part for part in done if part is not None]
+        assert len(whole) == len(done)
+        return whole
+
+    def _finished_part(self, number: int) -> PartDone | None:
+        done = self.staging.read_done(self.staging.map_path(number, "done"), PartDone)
+        return done if done is not None and _index_is_whole(self.staging, number, done) else None
+
+    def _map_calls(self, workers: Workers, calls: Sequence[Any]) -> Iterator[tuple[int, PartDone]]:
+        """The parts as they are finished. The error of the first bad row is raised when all before it are done."""
+        packed, folder, spills = self.packed, self.staging.folder, self.staging.spills
+        bound = [(i, (packed, folder, spills, *arguments)) for i, arguments in calls]
+        failures: dict[int, Exception] = {}
+        outstanding = {i for i, _ in calls}
+
+        def inline(_packed: bytes, _folder: str, _spills: str, number: int, part: Part) -> PartDone:
+            if failures and number > min(failures):
+                raise _NotNeeded
+            done = map_part(self.job, self.staging, number, part, self.tally)
+            self.tally.next()
+            return done
+
+        for i, result in workers.run(_map_elsewhere, inline, bound):
+            outstanding.discard(i)
+            if isinstance(result, _NotNeeded):
+                continue
+            if isinstance(result, Exception):
+                failures[i] = result
+            else:
+                yield i, result
+            if failures and not any(other < min(failures) for other in outstanding):
+                break
+        if failures:
+            raise failures[min(failures)]
+
+    # Cut.
+
+    def _check_rejects(self, done: Sequence[PartDone]) -> None:
+        rows = sum(part.rows for part in done)
+        rejected = sum(part.rejected for part in done)
+        records = sum(part.records for part in done)
+        if not records:
+            raise error(
+                "X510",
+                location=Location(path=getattr(self.job.source, "root", None) or None),
+                expected="at least one row",
+                found="none" if not rejected else f"{rejected:,} rows, all of them bad",
+                do="look at the source: is it the right place?" if not rejected else "look at the rejects",
+            )
+        most = self.job.max_rejects * rows if self.job.max_rejects < 1 else self.job.max_rejects
+        if rejected > most:
+            path = os.path.join(self.staging.folder, REJECTS)
+            lines = [
+                read_bytes(self.staging.storage, self.staging.map_path(i, "rejects"))
+                for i, part in enumerate(done)
+                if part.rejected
+            ]
+            self.staging.write(path, b"".join(lines))
+            share = f"{rejected / rows:.2%}" if rows else "all"
+            raise error(
+                "X514",
+                location=Location(path=path),
+                expected=f"at most {most:g} of {rows:,} rows"
+                if self.job.max_rejects >= 1
+                else f"at most {self.job.max_rejects:.2%} of {rows:,} rows",
+                found=f"{rejected:,} bad rows ({share})",
+                do="mend the rows that this file lists, or allow more: --max-rejects",
+            )
+
+    def _stratified(self, done: list[PartDone]) -> list[PartDone]:
+        """With stratified splits: the parts as they are once each row knows its split."""
+        rule = self.job.splits
+        if rule.stratify is None:
+            return done
+        full = [i for i, part in enumerate(done) if part.records]
+
+        def tables() -> Iterator[pa.Table]:
+            return (part_index(self.staging, i, "index") for i in full)
+
+        edges = edges_of(tables, rule)
+        return [self._resplit(i, part, edges) if part.records else part for i, part in enumerate(done)]
+
+    def _resplit(self, number: int, part: PartDone, edges: Edges) -> PartDone:
+        table, segments = resplit(part_index(self.staging, number, "index"), part.segments, edges)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as file:
+            file.write_table(table)
+        self.staging.write(self.staging.map_path(number, "split"), sink.getvalue().to_pybytes())
+        return msgspec.structs.replace(part, segments=segments)
+
+    def _cut(self, done: Sequence[PartDone]) -> list[Shard]:
+        kind = index_kind(self.job)
+        index_of = lru_cache(maxsize=64)(lambda part: part_index(self.staging, part, kind))
+        shards: list[Shard] = []
+        for number, name in enumerate(self.job.splits.names):
+            shards += cut_split(
+                name, number, done, self.job.cut, shuffled=self.job.shuffle, index_of=index_of
+            )
+        return shards
+
+    # Shards.
+
+    def _shards(
+        self, workers: Workers, shards: Sequence[Shard], parts: Sequence[PartDone]
+    ) -> tuple[dict[str, list[ShardDone]], int]:
+        if self.watch is not None:
+            self.watch.phase("write", self.staging, sum(part.spill_bytes for part in parts))
+        done: dict[int, ShardDone] = {}
+        for i, shard in enumerate(shards):
+            known = self._finished_shard(shard)
+            if known is not None:
+                done[i] = known
+        resumed = len(done)
+        while len(done) < len(shards):
+            lost = None
+            calls = [
+                (i, (self.packed, self.staging.folder, self.staging.spills, shard))
+                for i, shard in enumerate(shards)
+                if i not in done
+            ]
+
+            def inline(_packed: bytes, _folder: str, _spills: str, shard: Shard) -> ShardDone:
+                finished = write_shard(self.job, self.staging, shard, self.tally)
+                self.tally.next()
+                return finished
+
+            for i, result in workers.run(_shard_elsewhere, inline, calls):
+                if isinstance(result, SpillLost):
+                    lost = result.part
+                    break
+                if isinstance(result, Exception):
+                    raise result
+                done[i] = result
+            if lost is not None:
+                self._again(lost, parts[lost])
+        split_shards: dict[str, list[ShardDone]] = {name: [] for name in self.job.splits.names}
+        for i, shard in enumerate(shards):
+            split_shards[shard.split].append(done[i])
+        return split_shards, resumed
+
+    def _finished_shard(self, shard: Shard) -> ShardDone | None:
+        done = self.staging.read_done(self.staging.shard_done_path(shard.split, shard.number), ShardDone)
+        if done is None:
+            return None
+        name = self.job.shard_name(shard.split, shard.number, shard.shards)
+        index = os.path.join(self.staging.out, ".rekord", "index", f"{name}.arrow")
+        whole = self.staging.size_of(os.path.join(self.staging.out, name)) == done.file_bytes
+        return done if whole and self.staging.size_of(index) > 0 else None
+
+    def _again(self, number: int, known: PartDone) -> None:
+        """Make a part whose frames were lost once more; it must be what it was."""
+        if not is_parted(self.job.source) or self.job.splits.stratify is not None:
+            # What was made of all parts together would have to be made again too: the next run does both.
+            self.staging.storage.remove(self.staging.map_path(number, "done"))
+            raise error(
+                "X518",
+                location=Location(path=self.staging.map_path(number, "spill")),
+                expected="the frames that this conversion put there",
+                found="other bytes, or none",
+                do="run the same command again: it makes this part anew and goes on",
+            )
+        made = map_part(self.job, self.staging, number, self.parts[number], self.tally)
+        if made.digest != known.digest:
+            raise error(
+                "X513",
+                location=Location(path=getattr(self.job.source, "root", None) or None),
+                expected="the rows that were read when the conversion began",
+                found="other ones",
+                do="run it again with --fresh (fresh=True)",
+            )
+
+
+class _NotNeeded(Exception):
+    """A part after a bad row: nobody will ask for it."""
+
+
+@lru_cache(maxsize=1)
+def _unpacked(packed: bytes) -> Job:
+    job: Job = cloudpickle.loads(packed)
+    return job
+
+
+@lru_cache(maxsize=1)
+def _own_tally(folder: str) -> Tally:
+    return Tally(folder)
+
+
+def _map_elsewhere(packed: bytes, folder: str, spills: str, number: int, part: Part) -> PartDone:
+    tally = _own_tally(folder)
+    done = map_part(_unpacked(packed), Staging(folder, spills=spills), number, part, tally)
+    tally.next()
+    return done
+
+
+def _shard_elsewhere(packed: bytes, folder: str, spills: str, shard: Shard) -> ShardDone:
+    tally = _own_tally(folder)
+    done = write_shard(_unpacked(packed), Staging(folder, spills=spills), shard, tally)
+    tally.next()
+    return done
+
+
+def _index_is_whole(staging: Staging, number: int, done: PartDone) -> bool:
+    """Whether the index of a part, and its frames unless shards took them already, are as they were written."""
+    try:
+        index = read_bytes(staging.storage, staging.map_path(number, "index"))
+    except DatasetError:
+        return False
+    if len(index) != done.index_bytes or int(_core.crc32c(index)) != done.index_crc:
+        return False
+    return staging.size_of(staging.map_path(number, "spill")) == done.spill_bytes

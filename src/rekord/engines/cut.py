@@ -1,0 +1,176 @@
+"""Where the shards of a split begin and end: known before the first of them is written.
+
+The output of a split is its rows in their order. It is cut by bytes (the record that starts at byte s of T goes to
+shard floor(s * N / T)) or by records. To find a place in that order without holding it, it is seen as buckets:
+stretches of it that one task can hold. Unshuffled, a bucket is a segment of a spill; shuffled, it is a range of keys,
+with a slice of every segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rekord.engines.job import CutRule
+from rekord.engines.keys import HASH_BITS
+from rekord.engines.spill import RUN_BYTES, PartDone
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Rows that follow each other in the index of a part."""
+
+    part: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """A stretch of a split's output."""
+
+    start_byte: int
+    start_record: int
+    framed_bytes: int
+    records: int
+    slices: tuple[Slice, ...] = ()  # unshuffled: the one that it is
+    keys: tuple[int, int] | None = None  # shuffled: from, and up to but without
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """One file that is to be written."""
+
+    split: str
+    number: int
+    shards: int
+    begin: int  # the first byte or record that is its own
+    end: int
+    by_records: bool
+    buckets: tuple[Bucket, ...]  # those that hold rows of it
+    segments: tuple[Slice, ...]  # shuffled: where the rows of the split lie
+
+    def within(self, bucket: Bucket, lengths: Any) -> tuple[int, int]:
+        """Which rows of a bucket are this shard's, given the lengths of their frames."""
+        if self.by_records:
+            starts = bucket.start_record + np.arange(len(lengths))
+        else:
+            starts = bucket.start_byte + np.cumsum(lengths) - lengths
+        first, last = np.searchsorted(starts, [self.begin, self.end])
+        return int(first), int(last)
+
+
+def cut_split(
+    name: str,
+    number: int,
+    parts: Sequence[PartDone],
+    rule: CutRule,
+    *,
+    shuffled: bool,
+    index_of: Callable[[int], pa.Table],
+) -> list[Shard]:
+    """The shards of one split."""
+    segments = [
+        (Slice(part, segment.first, segment.count), segment.framed_bytes)
+        for part, done in enumerate(parts)
+        for segment in done.segments
+        if segment.split == number
+    ]
+    framed_bytes = sum(n_bytes for _, n_bytes in segments)
+    records = sum(piece.count for piece, _ in segments)
+    if shuffled:
+        buckets = _key_buckets([piece for piece, _ in segments], framed_bytes, index_of)
+    else:
+        buckets = _segment_buckets(segments)
+    shards = rule.count(framed_bytes, records)
+    by_records = rule.shards is not None
+    whole = records if by_records else framed_bytes
+    edges = [-(-m * whole // shards) for m in range(shards + 1)]
+    out = []
+    for m in range(shards):
+        out.append(
+            Shard(
+                split=name,
+                number=m,
+                shards=shards,
+                begin=edges[m],
+                end=edges[m + 1],
+                by_records=by_records,
+                buckets=tuple(_overlapping(buckets, edges[m], edges[m + 1], by_records=by_records)),
+                segments=tuple(piece for piece, _ in segments) if shuffled else (),
+            )
+        )
+    return out
+
+
+def _overlapping(buckets: list[Bucket], begin: int, end: int, *, by_records: bool) -> list[Bucket]:
+    starts = [bucket.start_record if by_records else bucket.start_byte for bucket in buckets]
+    sizes = [bucket.records if by_records else bucket.framed_bytes for bucket in buckets]
+    first = int(np.searchsorted(np.array(starts) + np.array(sizes), begin, side="right")) if buckets else 0
+    last = int(np.searchsorted(starts, end)) if buckets else 0
+    return [bucket for bucket in buckets[first:last] if bucket.records]
+
+
+def _segment_buckets(segments: Sequence[tuple[Slice, int]]) -> list[Bucket]:
+    buckets = []
+    start_byte = start_record = 0
+    for piece, framed_bytes in segments:
+        buckets.append(
+            Bucket(
+                start_byte=start_byte,
+                start_record=start_record,
+                framed_bytes=framed_bytes,
+                records=piece.count,
+                slices=(piece,),
+            )
+        )
+        start_byte += framed_bytes
+        start_record += piece.count
+    return buckets
+
+
+def _key_buckets(
+    segments: Sequence[Slice], framed_bytes: int, index_of: Callable[[int], pa.Table]
+) -> list[Bucket]:
+    bits = max(0, (framed_bytes // RUN_BYTES).bit_length())
+    edges = [i << (HASH_BITS - bits) for i in range(1 << bits)] + [1 << HASH_BITS]
+    inner = np.array(edges[1:-1], np.uint64)
+    bucket_bytes = np.zeros(len(edges) - 1, np.int64)
+    bucket_records = np.zeros(len(edges) - 1, np.int64)
+    for piece in segments:
+        table = index_of(piece.part).slice(piece.first, piece.count)
+        cuts = np.concatenate([[0], np.searchsorted(table["key"].to_numpy(), inner), [piece.count]])
+        so_far = np.concatenate([[0], np.cumsum(table["length"].to_numpy())])
+        bucket_records += np.diff(cuts)
+        bucket_bytes += np.diff(so_far[cuts])
+    starts = np.cumsum(bucket_bytes) - bucket_bytes
+    records = np.cumsum(bucket_records) - bucket_records
+    return [
+        Bucket(
+            start_byte=int(starts[i]),
+            start_record=int(records[i]),
+            framed_bytes=int(bucket_bytes[i]),
+            records=int(bucket_records[i]),
+            keys=(edges[i], edges[i + 1]),
+        )
+        for i in range(len(edges) - 1)
+    ]
+
+
+def slices_of(bucket: Bucket, segments: Sequence[Slice], index_of: Callable[[int], pa.Table]) -> list[Slice]:
+    """Where the rows of a bucket lie."""
+    if bucket.keys is None:
+        return list(bucket.slices)
+    low, high = bucket.keys
+    found = []
+    for piece in segments:
+        keys = index_of(piece.part).slice(piece.first, piece.count)["key"].to_numpy()
+        first = int(np.searchsorted(keys, np.uint64(low)))
+        last = piece.count if high > np.iinfo(np.uint64).max else int(np.searchsorted(keys, np.uint64(high)))
+        if last > first:
+            found.append(Slice(piece.part, piece.first + first, last - first))
+    return found

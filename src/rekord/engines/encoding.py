@@ -1,0 +1,392 @@
+"""The chunks of a source as encoded rows: mapped, derived, checked, framed, and each with its split and its key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rekord.codec.arrow import column_to_arrow
+from rekord.codec.assemble import assemble
+from rekord.codec.batch import encoded_batches
+from rekord.codec.decode import new_batch
+from rekord.codec.encode import pool, row_encoder
+from rekord.codec.plan import CodecPlan, compile_plan
+from rekord.engines.bad_rows import BadRows
+from rekord.engines.job import Job
+from rekord.engines.keys import Hashes, row_hashes, text_hash, value_bytes
+from rekord.engines.spill import Encoded, Ints
+from rekord.errors import DataError, RekordError, error
+from rekord.location import Location
+from rekord.schema.refuse import near_miss, shown
+from rekord.sources.base import Chunk, Columns, Row, full_path
+
+_PIECE_BYTES = 8 << 20
+"""How many bytes of frames are handed on at once."""
+
+_SPLIT = "split"  # the column of a source that knows splits
+
+
+class Encoding:
+    """Encodes the rows of one part. What is wrong with a row goes to `bad`, which decides what follows from it."""
+
+    def __init__(self, job: Job, bad: BadRows) -> None:
+        self._job = job
+        self.bad = bad
+        self._encoder = row_encoder(job.schema)
+        self._index = compile_plan(job.schema, job.index) if job.index else None
+        self._pending = _Pending()
+        self._waiting_bytes = 0
+        self._columns_as_rows = job.layout.looks or job.function is not None
+        self.rows = 0
+
+    def pieces(self, chunks: Iterable[Chunk]) -> Iterator[Encoded]:
+        """The rows of all chunks, in order."""
+        for chunk in chunks:
+            if isinstance(chunk, Row):
+                self._row(chunk)
+            elif self._columns_as_rows:
+                for row in _rows_of(chunk):
+                    self._row(row)
+                    if self._waiting_bytes >= _PIECE_BYTES:
+                        yield self._taken()
+            else:
+                if self._waiting_bytes:
+                    yield self._taken()
+                self.rows += chunk.rows
+                yield from self._columns(chunk, 0, chunk.rows)
+            if self._waiting_bytes >= _PIECE_BYTES:
+                yield self._taken()
+        if self._waiting_bytes:
+            yield self._taken()
+
+    # Rows.
+
+    def _row(self, row: Row) -> None:
+        self.rows += 1
+        if isinstance(row.values, RekordError):
+            self.bad.refuse(row.values, self._place(row))
+            return
+        try:
+            mapped = [row.values] if self._job.function is None else self._mapped(row.values)
+        except DataError as failure:
+            self.bad.refuse(failure, self._place(row))
+            return
+        for copy, values in enumerate(mapped):
+            try:
+                self._append(row, copy, values)
+            except DataError as failure:
+                self.bad.refuse(failure, self._place(row))
+
+    def _append(self, row: Row, copy: int, values: Mapping[str, Any]) -> None:
+        job = self._job
+        rule = job.splits
+        # All that may refuse the row comes before the encoder takes it.
+        split = rule.names.index(_own_split(values, rule.names)) if rule.from_source else 0
+        group = rule.by or job.key
+        by = _value_of(values, group) if group else None
+        stratum = _value_of(values, rule.stratify) if rule.stratify else None
+        if rule.from_source and _SPLIT not in job.schema:
+            values = {name: value for name, value in values.items() if name != _SPLIT}
+        if job.select is not None:
+            values = {name: values[name] for name in job.select if name in values}
+        if job.layout.looks:
+            derived = job.layout.derive(values, job.verify)
+            values = derived.values
+            for remark in derived.remarks:
+                self.bad.remark(remark, self._place(row))
+        before = self._waiting_bytes
+        self._waiting_bytes = self._encoder.append(values)
+        self._pending.add(row, copy, self._waiting_bytes - before, split, by, stratum)
+
+    def _mapped(self, values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        assert self._job.function is not None
+        try:
+            made = self._job.function(values)
+        except RekordError:
+            raise
+        except Exception as failure:
+            said = f"{type(failure).__name__}: {failure}"
+            raise error(
+                "E380",
+                expected="a row, several rows, or None",
+                found=said[:60],
+                do="mend the function, or have it return None for rows to leave out",
+            ) from failure
+        if made is None:
+            return []
+        if isinstance(made, Mapping):
+            return [made]
+        rows = list(made) if isinstance(made, Iterable) and not isinstance(made, (str, bytes)) else [made]
+        wrong = next((row for row in rows if not isinstance(row, Mapping)), None)
+        if wrong is not None:
+            raise error(
+                "E380",
+                "the map function returned something else than rows",
+                expected="a row, several rows, or None",
+                found=shown(wrong),
+                do='return {"label": 1, ...}',
+            )
+        return rows
+
+    def _taken(self) -> Encoded:
+        frames: Any = self._encoder.take()
+        self._waiting_bytes = 0
+        pending, self._pending = self._pending, _Pending()
+        job = self._job
+        seed = job.seed
+        positions = np.array(pending.positions, np.int64)
+        copies = np.array(pending.copies, np.int64) if any(pending.copies) else None
+        keys = None
+        if job.shuffle:
+            keys = row_hashes(_bases(seed, "order", pending.paths), positions, copies)
+        hashes = None
+        if len(job.splits.names) > 1 and not job.splits.from_source:
+            if pending.by:
+                hashes = np.array([text_hash(seed, "split", value) for value in pending.by], np.uint64)
+            else:
+                # All copies of a row go to one split: what a model has seen in another form it has seen.
+                hashes = row_hashes(_bases(seed, "split", pending.paths), positions, None)
+        strata = None
+        if pending.strata:
+            strata = np.array([text_hash(0, "split", value) for value in pending.strata], np.uint64)
+        splits = np.array(pending.splits, np.uint8)
+        return self._encoded(frames, np.array(pending.lengths, np.int64), splits, keys, hashes, strata)
+
+    # Columns.
+
+    def _columns(self, chunk: Columns, begin: int, end: int) -> Iterator[Encoded]:
+        """Rows `begin` to `end` of a chunk; where they cannot be encoded together, the halves of them."""
+        if begin == end:
+            return
+        try:
+            values, facts = self._prepared(chunk, begin, end)
+            batches = encoded_batches(values, self._job.schema, enough_bytes=_PIECE_BYTES)
+        except DataError as failure:
+            whole_column = failure.location.row is None and end - begin > 1
+            if end - begin == 1 or (
+                whole_column and begin == 0 and end == chunk.rows and not self.bad.rejecting
+            ):
+                self.bad.refuse(failure, self._chunk_place(chunk, begin + (failure.location.row or 0)))
+                return
+            middle = (begin + end) // 2
+            yield from self._columns(chunk, begin, middle)
+            yield from self._columns(chunk, middle, end)
+            return
+        done = 0
+        for frames, rows, ends in batches.with_ends():
+            lengths = np.diff(ends, prepend=0)
+            part = [None if fact is None else fact[done : done + rows] for fact in facts]
+            splits, keys, hashes, strata = part
+            assert splits is not None
+            yield self._encoded(frames, lengths, splits, keys, hashes, strata)
+            done += rows
+
+    def _prepared(self, chunk: Columns, begin: int, end: int) -> tuple[Any, tuple[Any, ...]]:
+        """What is to be stored of these rows, and (splits, keys, hashes, strata) of them."""
+        job, rule = self._job, self._job.splits
+        rows = end - begin
+        values = _slice(chunk.values, begin, end)
+        names = set(_names(values))
+        positions = np.arange(chunk.first + begin, chunk.first + end, dtype=np.int64)
+        splits = np.zeros(rows, np.uint8)
+        keys = hashes = strata = None
+        if job.shuffle:
+            keys = row_hashes(_bases(job.seed, "order", [chunk.path]).repeat(rows), positions, None)
+        if rule.from_source:
+            splits = _own_splits(_column(values, _SPLIT, names), rule.names)
+        elif len(rule.names) > 1:
+            by = rule.by or job.key
+            if by:
+                hashes = _value_hashes(job.seed, _column(values, by, names))
+            else:
+                hashes = row_hashes(_bases(job.seed, "split", [chunk.path]).repeat(rows), positions, None)
+        if rule.stratify:
+            strata = _value_hashes(0, _column(values, rule.stratify, names))
+        wanted = [name for name in _names(values) if job.select is None or name in job.select]
+        if rule.from_source and _SPLIT not in job.schema:
+            wanted = [name for name in wanted if name != _SPLIT]
+        return _selected(values, wanted), (splits, keys, hashes, strata)
+
+    def _encoded(
+        self,
+        frames: Any,
+        lengths: Ints,
+        splits: Any,
+        keys: Hashes | None,
+        hashes: Hashes | None,
+        strata: Hashes | None,
+    ) -> Encoded:
+        if hashes is not None and strata is None:
+            splits = self._job.splits.of_hashes(hashes)
+            hashes = None
+        index = None if self._index is None else decoded_columns(self._index, frames, len(lengths))
+        return Encoded(
+            frames=frames,
+            lengths=lengths,
+            splits=splits,
+            keys=keys,
+            strata=strata,
+            hashes=hashes,
+            index=index,
+        )
+
+    # Places.
+
+    def _place(self, row: Row) -> Location:
+        path = full_path(self._job.source, row.path)
+        # A file that is one row has no row numbers.
+        counted = not row.path or row.line is not None or row.position > 0
+        return Location(path=path or None, row=row.position if counted else None, line=row.line)
+
+    def _chunk_place(self, chunk: Columns, row: int) -> Location:
+        path = full_path(self._job.source, chunk.path)
+        return Location(path=path or None, row=chunk.first + row, line=chunk.line_of(row))
+
+
+class _Pending:
+    """What is known of the rows that wait in the encoder, besides their bytes."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.positions: list[int] = []
+        self.copies: list[int] = []
+        self.lengths: list[int] = []
+        self.splits: list[int] = []
+        self.by: list[bytes] = []
+        self.strata: list[bytes] = []
+
+    def add(
+        self, row: Row, copy: int, length: int, split: int, by: bytes | None, stratum: bytes | None
+    ) -> None:
+        self.paths.append(row.path)
+        self.positions.append(row.position)
+        self.copies.append(copy)
+        self.lengths.append(length)
+        self.splits.append(split)
+        if by is not None:
+            self.by.append(by)
+        if stratum is not None:
+            self.strata.append(stratum)
+
+
+def decoded_columns(plan: CodecPlan, frames: Any, rows: int) -> dict[str, Any]:
+    """The columns of a plan, as Arrow arrays, from frames that were just encoded."""
+    view = memoryview(frames).cast("B")
+    slab = pool().slab(len(view))
+    slab.view()[: len(view)] = view
+    batch = new_batch(plan, pool())
+    batch.feed(slab, 0, len(view), len(view), rows)
+    columns = assemble(plan, batch.take(), rows)
+    return {name: column_to_arrow(column) for name, column in columns.items()}
+
+
+def _bases(seed: int, salt: Any, paths: list[str]) -> Hashes:
+    known: dict[str, int] = {}
+    for path in paths:
+        if path not in known:
+            known[path] = text_hash(seed, salt, path.encode("utf-8", "surrogateescape"))
+    return np.array([known[path] for path in paths], np.uint64)
+
+
+def _rows_of(chunk: Columns) -> Iterator[Row]:
+    """The rows of a chunk one by one, for what must look at each."""
+    values = chunk.values
+    if isinstance(values, pa.RecordBatch):
+        dicts = values.to_pylist()
+    else:
+        dicts = [{name: column[i] for name, column in values.items()} for i in range(chunk.rows)]
+    for i, row in enumerate(dicts):
+        yield Row(chunk.path, chunk.first + i, row, chunk.line_of(i))
+
+
+def _names(values: Any) -> list[str]:
+    return list(values.schema.names) if isinstance(values, pa.RecordBatch) else list(values)
+
+
+def _slice(values: Any, begin: int, end: int) -> Any:
+    if isinstance(values, pa.RecordBatch):
+        return values.slice(begin, end - begin)
+    return {name: column[begin:end] for name, column in values.items()}
+
+
+def _selected(values: Any, names: list[str]) -> Any:
+    if isinstance(values, pa.RecordBatch):
+        return values.select(names)
+    return {name: values[name] for name in names}
+
+
+def _column(values: Any, name: str, names: set[str]) -> Any:
+    if name not in names:
+        raise _no_column(name, sorted(names))
+    column = values.column(name) if isinstance(values, pa.RecordBatch) else values[name]
+    return column if isinstance(column, pa.Array) else pa.array(column)
+
+
+def _value_hashes(seed: int, column: Any) -> Hashes:
+    encoded = column.dictionary_encode()
+    if encoded.null_count:
+        raise _no_value(next(i for i, valid in enumerate(column.is_valid().to_pylist()) if not valid))
+    known = [text_hash(seed, "split", value_bytes(value)) for value in encoded.dictionary.to_pylist()]
+    hashes: Hashes = np.array(known, np.uint64)[encoded.indices.to_numpy()]
+    return hashes
+
+
+def _own_splits(column: Any, names: tuple[str, ...]) -> Any:
+    numbers = {name: i for i, name in enumerate(names)}
+    said = column.to_pylist()
+    for row, name in enumerate(said):
+        if name not in numbers:
+            raise _unknown_split(name, names, row)
+    return np.array([numbers[name] for name in said], np.uint8)
+
+
+def _own_split(values: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    split = values.get(_SPLIT)
+    if split not in names:
+        raise _unknown_split(split, names, None)
+    return str(split)
+
+
+def _value_of(values: Mapping[str, Any], name: str) -> bytes:
+    if name not in values:
+        raise _no_column(name, sorted(values))
+    if values[name] is None:
+        raise _no_value(None, name)
+    return value_bytes(values[name])
+
+
+def _no_column(name: str, names: list[str]) -> RekordError:
+    near = near_miss(name, names)
+    return error(
+        "E381",
+        f"the row has no `{name}`, by which rows are to be split",
+        location=Location(feature=name),
+        expected="one of " + ", ".join(f"`{one}`" for one in names[:8]),
+        found="no such column",
+        do=f"did you mean `{near}`?" if near else "name a column that every row has",
+    )
+
+
+def _no_value(row: int | None, name: str | None = None) -> RekordError:
+    return error(
+        "E381",
+        "the row has no value in the column by which rows are to be split",
+        location=Location(feature=name, row=row),
+        expected="a value in every row",
+        found="None",
+        do="give a value, or split by another column",
+    )
+
+
+def _unknown_split(split: Any, names: tuple[str, ...], row: int | None) -> RekordError:
+    return error(
+        "E382",
+        f"the row is of the split {shown(split)}, which the source did not announce",
+        location=Location(feature=_SPLIT, row=row),
+        expected="one of " + ", ".join(names),
+        found=shown(split),
+        do="mend the row's split",
+    )

@@ -1,0 +1,249 @@
+"""The staging folder of a conversion: what is finished, what is half done, and who is at work.
+
+    .NAME.rekord.lock            held by the process that writes OUT
+    .NAME.rekord-<plan>/         beside OUT, on the same file system, named by the plan
+      plan.json                  what the conversion is
+      map/00003.spill            the frames of part 3
+      map/00003.index            where each lies, its key and its index columns
+      map/00003.rejects, .remarks
+      map/00003.done             written last: counts and digests
+      out/                       becomes OUT by one rename
+      shards/train-00002.done    one for each shard that is in out/
+
+The journal is the set of `.done` files. A task is a function of the plan: run twice it makes the same files. Its
+files have names of their own until they are complete, so that a killed task leaves nothing that looks finished.
+Only shards are synced to the disk; whatever a power cut takes from the rest is noticed by its checksum, and made
+again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from rekord.errors import DatasetError, RekordError, error
+from rekord.location import Location
+from rekord.storage.files import LOCAL, Storage, write_error
+
+_Done = TypeVar("_Done", bound=msgspec.Struct)
+_TEMPORARY = ".tmp"
+
+
+def read_bytes(storage: Storage, path: str) -> bytes:
+    """The whole of a small file of ours."""
+    with storage.open_read(path) as file:
+        data = bytearray(file.size_bytes)
+        filled = 0
+        while filled < len(data):
+            count = file.readinto(memoryview(data)[filled:])
+            if not count:
+                break
+            filled += count
+        return bytes(data[:filled])
+
+
+def exists(storage: Storage, path: str) -> bool:
+    try:
+        storage.stat(path)
+    except DatasetError as failure:
+        if failure.code == "X501":
+            return False
+        raise
+    return True
+
+
+class Staging:
+    """The files of one unfinished conversion."""
+
+    def __init__(self, folder: str, storage: Storage = LOCAL, *, spills: str | None = None) -> None:
+        self.folder = folder
+        self.storage = storage
+        self.spills = spills or os.path.join(folder, "map")  # elsewhere where another disk is to hold them
+
+    @property
+    def out(self) -> str:
+        return os.path.join(self.folder, "out")
+
+    def map_path(self, part: int, kind: str) -> str:
+        return os.path.join(self.spills, f"{part:05d}.{kind}")
+
+    def shard_done_path(self, split: str, shard: int) -> str:
+        return os.path.join(self.folder, "shards", f"{split}-{shard:05d}.done")
+
+    def prepare(self, plan: bytes) -> None:
+        """Make the folders, and put away what killed tasks left half done."""
+        ours = os.path.join(self.out, ".rekord")
+        shards, index = os.path.join(self.folder, "shards"), os.path.join(ours, "index")
+        for folder in (self.spills, shards, index):
+            self.storage.make_folder(folder)
+        for folder in (self.spills, shards, self.out, ours, index):
+            for entry in self.storage.list(folder):
+                if entry.name.endswith(_TEMPORARY):
+                    with suppress(DatasetError):
+                        self.storage.remove(os.path.join(folder, entry.name))
+        if not exists(self.storage, self._plan_path):
+            self.write(self._plan_path, plan)
+
+    @property
+    def _plan_path(self) -> str:
+        return os.path.join(self.folder, "plan.json")
+
+    def plan(self) -> dict[str, Any]:
+        """The plan that this staging belongs to; empty where none was written."""
+        with suppress(DatasetError, msgspec.DecodeError):
+            document = msgspec.json.decode(read_bytes(self.storage, self._plan_path))
+            if isinstance(document, dict):
+                return document
+        return {}
+
+    def temporary(self, path: str) -> str:
+        """A name for a file on its way to `path`, of this attempt alone."""
+        return f"{path}.{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY}"
+
+    def write(self, path: str, data: bytes, *, sync: bool = False) -> None:
+        """A small file, complete or not there."""
+        temporary = self.temporary(path)
+        file = self.storage.create(temporary)
+        try:
+            file.write(data)
+            if sync:
+                file.fsync()
+        finally:
+            file.close()
+        self.storage.rename(temporary, path)
+
+    def write_done(self, path: str, done: msgspec.Struct) -> None:
+        body = msgspec.json.encode(done)
+        self.write(path, body + f"\n{_checksum(body)}".encode())
+
+    def read_done(self, path: str, kind: type[_Done]) -> _Done | None:
+        """What a finished task wrote last; None where it is not finished, or its file is damaged."""
+        try:
+            body, _, checksum = read_bytes(self.storage, path).rpartition(b"\n")
+            if checksum != _checksum(body).encode():
+                return None
+            return msgspec.json.decode(body, type=kind)
+        except (DatasetError, msgspec.DecodeError):
+            return None
+
+    def size_of(self, path: str) -> int:
+        """In bytes; -1 where there is no such file."""
+        try:
+            return self.storage.stat(path).size_bytes
+        except DatasetError:
+            return -1
+
+    def remove(self) -> None:
+        """Remove the folder and everything in it."""
+        if os.path.dirname(self.spills) != self.folder and exists(self.storage, self.spills):
+            remove_tree(self.storage, self.spills)
+        if exists(self.storage, self.folder):
+            remove_tree(self.storage, self.folder)
+
+
+def _checksum(body: bytes) -> str:
+    from rekord import _core
+
+    return f"{_core.crc32c(body):08x}"
+
+
+def remove_tree(storage: Storage, folder: str) -> None:
+    """Remove a folder of ours. The done files go last, so that what is left is never taken for more than it is."""
+    entries = sorted(storage.list(folder), key=lambda entry: entry.name.endswith((".done", ".json")))
+    for entry in entries:
+        path = os.path.join(folder, entry.name)
+        if entry.kind == "folder" and not entry.link:
+            remove_tree(storage, path)
+        else:
+            storage.remove(path)
+    storage.remove_folder(folder)
+
+
+def open_staging(out: str, plan_id: str, storage: Storage, *, spills: str | None) -> Staging:
+    """The staging of a conversion to `out`; its spills lie below `spills` where that is given."""
+    parent, name = os.path.split(os.path.abspath(out))
+    own = f"{_prefix(name)}{plan_id[:16]}"
+    return Staging(
+        os.path.join(parent, own), storage, spills=None if spills is None else os.path.join(spills, own)
+    )
+
+
+def stagings(out: str, storage: Storage) -> list[Staging]:
+    """All stagings for one place, of whatever plans."""
+    parent, name = os.path.split(os.path.abspath(out))
+    prefix = _prefix(name)
+    return [
+        Staging(os.path.join(parent, entry.name), storage)
+        for entry in storage.list(parent)
+        if entry.kind == "folder" and entry.name.startswith(prefix) and len(entry.name) == len(prefix) + 16
+    ]
+
+
+def _prefix(name: str) -> str:
+    return f".{name}.rekord-"
+
+
+class Lock:
+    """Held while a process writes to a place. The system lets go of it when the process dies, however it dies."""
+
+    def __init__(self, out: str) -> None:
+        self.out = out
+        parent, name = os.path.split(os.path.abspath(out))
+        self._path = os.path.join(parent, f".{name}.rekord.lock")
+        self._descriptor = -1
+
+    def __enter__(self) -> Lock:
+        try:
+            while True:
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os.close(descriptor)
+                    raise self._refused() from None
+                # The one who held it before may have removed the file between our opening and our locking.
+                if _same_file(descriptor, self._path):
+                    break
+                os.close(descriptor)
+        except OSError as failure:
+            raise write_error(self._path, failure) from failure
+        self._descriptor = descriptor
+        with suppress(OSError):
+            os.truncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        with suppress(OSError):
+            os.unlink(self._path)
+        os.close(self._descriptor)
+
+    def _refused(self) -> RekordError:
+        with suppress(OSError), open(self._path, encoding="ascii", errors="replace") as file:
+            holder = file.read(20)
+            return _in_use(self.out, f"process {holder}" if holder.isdigit() else "another process")
+        return _in_use(self.out, "another process")
+
+
+def _in_use(out: str, who: str) -> RekordError:
+    return error(
+        "X512",
+        location=Location(path=out),
+        expected="one writer at a time",
+        found=f"{who} is writing to it",
+        do="wait until it ends, or write to another place",
+    )
+
+
+def _same_file(descriptor: int, path: str) -> bool:
+    ours = os.fstat(descriptor)
+    try:
+        theirs = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)

@@ -1,0 +1,200 @@
+"""The end of a conversion: everything beside the shards is written, and one rename shows it all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from rekord import _core
+from rekord.dataset.index import BLOCK_BYTES
+from rekord.dataset.manifest import (
+    FOLDER,
+    FORMAT,
+    MANIFEST,
+    Manifest,
+    Origin,
+    Shards,
+    SplitPart,
+    manifest_path,
+    read_manifest,
+)
+from rekord.engines.job import Job, Plan
+from rekord.engines.journal import Staging, exists, read_bytes, remove_tree
+from rekord.engines.spill import PartDone
+from rekord.engines.tasks import ShardDone
+from rekord.errors import DatasetError, RekordError
+from rekord.sources.base import is_parted
+from rekord.storage.files import Storage
+
+REJECTS = "rejects.jsonl"
+REMARKS = "remarks.jsonl"
+
+
+Companions: TypeAlias = Callable[[Manifest], Mapping[str, bytes]]
+"""What the manifest says, in the files of other tools: contents by name."""
+
+
+def manifest_of(
+    job: Job,
+    plan: Plan,
+    parts: Sequence[PartDone],
+    shards: Mapping[str, Sequence[ShardDone]],
+    version: str,
+) -> Manifest:
+    """The manifest, from what the finished tasks say."""
+    return Manifest(
+        format=FORMAT,
+        rekord=version,
+        plan=plan.id,
+        schema=dict(plan.schema),
+        splits={name: _split_part(job, done) for name, done in shards.items()},
+        source=Origin(
+            kind=job.source.kind,
+            fingerprint=plan.source
+            if is_parted(job.source)
+            else rows_digest([part.digest for part in parts]),
+            rows=sum(part.rows for part in parts),
+            rejected=sum(part.rejected for part in parts),
+        ),
+        options=dict(plan.options),
+        companions=[],
+    )
+
+
+def rows_digest(digests: Sequence[str]) -> str:
+    """One digest for the rows of a source that has no files to look at."""
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def _split_part(job: Job, done: Sequence[ShardDone]) -> SplitPart:
+    records = sum(shard.records for shard in done)
+    framed = sum(shard.framed_bytes for shard in done)
+    classes: dict[str, dict[str, int]] = {}
+    for shard in done:
+        for column, counts in shard.classes.items():
+            sums = classes.setdefault(column, {})
+            for one, count in counts.items():
+                sums[one] = sums.get(one, 0) + count
+    return SplitPart(
+        template=job.template,
+        records=records,
+        payload_bytes=framed - records * _core.FRAMING_BYTES,
+        compression=job.compression,
+        block_records=max(1, round(records * BLOCK_BYTES / framed)) if framed else 1,
+        classes={
+            column: dict(sorted(counts.items(), key=lambda one: int(one[0])))
+            for column, counts in classes.items()
+        },
+        shards=Shards(
+            records=[shard.records for shard in done],
+            bytes=[shard.file_bytes for shard in done],
+            sha256=[shard.sha256 for shard in done],
+        ),
+    )
+
+
+def _by_id(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda one: int(one[0])))
+
+
+def write_companions(
+    staging: Staging,
+    manifest: Manifest,
+    parts: Sequence[PartDone],
+    shards: Mapping[str, Sequence[ShardDone]],
+    companions: Companions,
+) -> Manifest:
+    """Write everything that goes beside the shards, and the manifest last."""
+    storage = staging.storage
+    ours = os.path.join(staging.out, FOLDER)
+    for name, kind, count in (
+        (REJECTS, "rejects", sum(part.rejected for part in parts)),
+        (REMARKS, "remarks", sum(part.remarks for part in parts)),
+    ):
+        if count:
+            _concatenate(staging, parts, kind, os.path.join(ours, name))
+    blocks = os.path.join(ours, "blocks")
+    storage.make_folder(blocks)
+    for name, done in shards.items():
+        staging.write(os.path.join(blocks, f"{name}.arrow"), _block_list(done), sync=True)
+    files = companions(manifest)
+    for name, data in files.items():
+        staging.write(os.path.join(staging.out, name), data, sync=True)
+    manifest = msgspec.structs.replace(manifest, companions=sorted(files))
+    staging.write(os.path.join(staging.out, MANIFEST), manifest.to_json(), sync=True)
+    for folder in (os.path.join(ours, "index"), blocks, ours, staging.out):
+        storage.sync_folder(folder)
+    return manifest
+
+
+def _concatenate(staging: Staging, parts: Sequence[PartDone], kind: str, path: str) -> None:
+    temporary = staging.temporary(path)
+    file = staging.storage.create(temporary)
+    try:
+        for number, part in enumerate(parts):
+            if part.rejected if kind == "rejects" else part.remarks:
+                file.write(read_bytes(staging.storage, staging.map_path(number, kind)))
+        file.fsync()
+    finally:
+        file.close()
+    staging.storage.rename(temporary, path)
+
+
+def _block_list(shards: Sequence[ShardDone]) -> bytes:
+    lines = [(i, record, offset) for i, shard in enumerate(shards) for record, offset in shard.blocks]
+    table = pa.table(
+        {
+            "shard": pa.array([line[0] for line in lines], pa.uint32()),
+            "record": pa.array([line[1] for line in lines], pa.uint32()),
+            "offset": pa.array([line[2] for line in lines], pa.uint64()),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def show(staging: Staging, out: str) -> str | None:
+    """Make the dataset appear at `out`, in place of an older one; the folder that files of others were left in."""
+    storage = staging.storage
+    target = os.path.abspath(out)
+    parent, name = os.path.split(target)
+    aside = None
+    if exists(storage, target) and list(storage.list(target)):
+        aside = os.path.join(parent, f".{name}.rekord-old-{os.path.basename(staging.folder)[-8:]}")
+        storage.rename(target, aside)
+    try:
+        storage.rename(staging.out, target)
+    except RekordError:
+        if aside is not None:
+            storage.rename(aside, target)
+        raise
+    storage.sync_folder(parent)
+    staging.remove()
+    return None if aside is None else _removed(storage, aside)
+
+
+def _removed(storage: Storage, folder: str) -> str | None:
+    """Remove a dataset of ours: what its manifest lists. What is left is somebody's, and stays where it is."""
+    with suppress(DatasetError):
+        manifest = read_manifest(folder, storage)
+        for split, part in manifest.splits.items():
+            for name in part.names(split):
+                with suppress(DatasetError):
+                    storage.remove(os.path.join(folder, name))
+        remove_tree(storage, os.path.join(folder, FOLDER))
+        for name in manifest.companions:
+            with suppress(DatasetError):
+                storage.remove(os.path.join(folder, name))
+        storage.remove(manifest_path(folder))
+    if list(storage.list(folder)):
+        return folder
+    storage.remove_folder(folder)
+    return None

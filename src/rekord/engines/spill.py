@@ -1,0 +1,274 @@
+"""Spills: the encoded rows of a part on disk, sorted in runs, with an index that says where each one lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rekord import _core
+from rekord.engines.journal import Staging
+from rekord.engines.keys import Hashes
+from rekord.storage.files import Writable
+
+RUN_BYTES = 32 << 20
+"""How many bytes of frames make a run: what is sorted in memory at once, and gathered at once."""
+
+_WRITE_BYTES = 4 << 20
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False)
+class Encoded:
+    """Rows as frames, in the order in which they were read."""
+
+    frames: Any  # a buffer
+    lengths: Ints  # of the frames, in bytes
+    splits: npt.NDArray[np.uint8]
+    keys: Hashes | None  # of the order, where rows are shuffled
+    strata: Hashes | None = None  # of the class, where splits wait for all rows to be counted
+    hashes: Hashes | None = None  # of the split, likewise
+    index: dict[str, Any] | None = None  # Arrow arrays by column
+
+    @property
+    def rows(self) -> int:
+        return len(self.lengths)
+
+
+class Segment(msgspec.Struct, frozen=True, array_like=True):
+    """Rows of one split that follow each other in a part's index, in their order."""
+
+    split: int
+    first: int
+    count: int
+    framed_bytes: int
+
+
+class PartDone(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a part when it is finished."""
+
+    rows: int  # that were read, the rejected ones too
+    records: int
+    rejected: int
+    remarks: int
+    spill_bytes: int
+    index_bytes: int
+    index_crc: int
+    digest: str  # of the frames, in the order in which they were read
+    segments: list[Segment]
+
+
+class Digest:
+    """A checksum of rows as they were read: equal rows, in the same order, give the same text."""
+
+    def __init__(self) -> None:
+        self.spilled_bytes = 0
+        self._records = 0
+        self._crc = 0
+
+    def add(self, encoded: Encoded) -> None:
+        # A checksum of checksums: frames arrive in pieces of the same sizes whenever a source is read again.
+        own = int(_core.crc32c(encoded.frames))
+        self._crc = int(_core.crc32c(self._crc.to_bytes(4, "little") + own.to_bytes(4, "little")))
+        self._records += encoded.rows
+        self.spilled_bytes += int(encoded.lengths.sum())
+
+    def __str__(self) -> str:
+        return f"{self._crc:08x}-{self._records}-{self.spilled_bytes}"
+
+
+class SpillWriter:
+    """Takes the encoded rows of a part; `finish` gives what its `.done` file says of them."""
+
+    def __init__(self, staging: Staging, part: int, *, sort: bool) -> None:
+        self._staging = staging
+        self._part = part
+        self._sort = sort
+        self._path = staging.map_path(part, "spill")
+        self._temporary = staging.temporary(self._path)
+        self._file: Writable | None = staging.storage.create(self._temporary)
+        self._waiting: list[Encoded] = []
+        self._waiting_bytes = 0
+        self._written_bytes = 0
+        self._records = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._segments: list[Segment] = []
+        self._digest = Digest()
+
+    @property
+    def spilled_bytes(self) -> int:
+        return self._digest.spilled_bytes
+
+    def add(self, encoded: Encoded) -> None:
+        """Take rows. Those that need no sorting go to the disk at once; what says where they lie is kept."""
+        self._digest.add(encoded)
+        if not self._sort:
+            self._write(encoded.frames)
+            encoded.frames = b""
+        self._waiting.append(encoded)
+        self._waiting_bytes += int(encoded.lengths.sum())
+        if self._waiting_bytes >= RUN_BYTES:
+            self._flush()
+
+    def finish(self, *, rows: int, rejected: int, remarks: int) -> PartDone:
+        self._flush()
+        assert self._file is not None
+        self._file.close()
+        self._file = None
+        index = _index_file(self._batches)
+        self._staging.storage.rename(self._temporary, self._path)
+        self._staging.write(self._staging.map_path(self._part, "index"), index)
+        return PartDone(
+            rows=rows,
+            records=self._records,
+            rejected=rejected,
+            remarks=remarks,
+            spill_bytes=self._written_bytes,
+            index_bytes=len(index),
+            index_crc=_core.crc32c(index),
+            digest=str(self._digest),
+            segments=self._segments,
+        )
+
+    def discard(self) -> None:
+        """Give up: whoever tries again begins with another file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, frames: Any) -> None:
+        assert self._file is not None
+        self._file.write(frames)
+        self._written_bytes += len(memoryview(frames).cast("B"))
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._waiting_bytes = 0
+        if not waiting:
+            return
+        joined = _joined(waiting)
+        order = None
+        if self._sort:
+            order = _order(joined)
+            begin = self._written_bytes
+            self._write_sorted(waiting, joined.lengths, order)
+        else:
+            begin = self._written_bytes - int(joined.lengths.sum())
+        self._note(joined, order, begin)
+
+    def _write_sorted(self, waiting: list[Encoded], lengths: Ints, order: Ints) -> None:
+        views = [memoryview(encoded.frames).cast("B") for encoded in waiting]
+        bases = np.cumsum([0] + [len(view) for view in views])
+        begins = np.cumsum(lengths) - lengths
+        which = np.searchsorted(bases, begins, side="right") - 1
+        inner = begins - bases[which]
+        pieces: list[memoryview] = []
+        piece_bytes = 0
+        for row in order.tolist():
+            begin = int(inner[row])
+            length = int(lengths[row])
+            pieces.append(views[which[row]][begin : begin + length])
+            piece_bytes += length
+            if piece_bytes >= _WRITE_BYTES:
+                self._write(b"".join(pieces))
+                pieces, piece_bytes = [], 0
+        if pieces:
+            self._write(b"".join(pieces))
+
+    def _note(self, joined: Encoded, order: Ints | None, begin: int) -> None:
+        taken = joined if order is None else _taken(joined, order)
+        offsets = begin + np.cumsum(taken.lengths) - taken.lengths
+        # Splits come one after another where rows are sorted, else there is one, or they are not known yet.
+        splits, firsts = np.unique(taken.splits, return_index=True)
+        ends = [*firsts[1:].tolist(), taken.rows]
+        for split, first, end in zip(splits.tolist(), firsts.tolist(), ends, strict=True):
+            framed = int(taken.lengths[first:end].sum())
+            self._segments.append(Segment(split, self._records + first, end - first, framed))
+        self._records += taken.rows
+        self._batches.append(index_batch(taken, offsets))
+
+
+def needs_sorting(*, shuffle: bool, splits: int, stratified: bool) -> bool:
+    """Whether the rows of a part change their order on the way to a shard."""
+    return shuffle or (splits > 1 and not stratified)
+
+
+def index_batch(rows: Encoded, offsets: Ints) -> pa.RecordBatch:
+    """The lines of the index for rows that lie at `offsets`."""
+    columns = {"offset": offsets, "length": rows.lengths, "split": rows.splits}
+    for name, values in (("key", rows.keys), ("stratum", rows.strata), ("hash", rows.hashes)):
+        if values is not None:
+            columns[name] = values
+    arrays = {name: pa.array(values) for name, values in columns.items()}
+    arrays |= {f"index:{name}": values for name, values in (rows.index or {}).items()}
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def _index_file(batches: list[pa.RecordBatch]) -> Any:
+    sink = pa.BufferOutputStream()
+    if not batches:
+        return b""
+    with pa.ipc.new_file(sink, batches[0].schema) as file:
+        for batch in batches:
+            file.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def read_index(path: str) -> pa.Table | None:
+    """The index of a part, mapped and not read; None where it has no rows, or is not there whole."""
+    try:
+        return pa.ipc.open_file(pa.memory_map(path)).read_all()
+    except (OSError, pa.ArrowInvalid):
+        return None
+
+
+def _joined(waiting: list[Encoded]) -> Encoded:
+    if len(waiting) == 1:
+        return waiting[0]
+
+    def all_of(name: str) -> Any:
+        values = [getattr(encoded, name) for encoded in waiting]
+        return None if values[0] is None else np.concatenate(values)
+
+    names = waiting[0].index or {}
+    index = {}
+    for name in names:
+        arrays = [encoded.index[name] for encoded in waiting if encoded.index is not None]
+        index[name] = pa.concat_arrays(arrays)
+    return Encoded(
+        frames=b"",
+        lengths=all_of("lengths"),
+        splits=all_of("splits"),
+        keys=all_of("keys"),
+        strata=all_of("strata"),
+        hashes=all_of("hashes"),
+        index=index,
+    )
+
+
+def _order(rows: Encoded) -> Ints:
+    """By split, then by key; rows that are equal in both stay in the order of reading."""
+    if rows.keys is None:
+        return np.argsort(rows.splits, kind="stable")
+    return np.lexsort((rows.keys, rows.splits))
+
+
+def _taken(rows: Encoded, order: Ints) -> Encoded:
+    def of(values: Any) -> Any:
+        return None if values is None else values[order]
+
+    positions = pa.array(order)
+    return Encoded(
+        frames=b"",
+        lengths=rows.lengths[order],
+        splits=rows.splits[order],
+        keys=of(rows.keys),
+        strata=of(rows.strata),
+        hashes=of(rows.hashes),
+        index={name: values.take(positions) for name, values in (rows.index or {}).items()},
+    )

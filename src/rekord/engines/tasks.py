@@ -1,0 +1,284 @@
+"""The two tasks of a conversion: a part is read and encoded, a shard is gathered and written.
+
+Each is a function of the job and a number. Run again, after a crash or on another machine, it makes the same files
+and writes its `.done` file last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from rekord import _core
+from rekord.dataset.index import index_file
+from rekord.engines.bad_rows import BadRows
+from rekord.engines.cut import Bucket, Shard, slices_of
+from rekord.engines.encoding import Encoding
+from rekord.engines.job import Job
+from rekord.engines.journal import Staging
+from rekord.engines.progress import Tally
+from rekord.engines.spill import PartDone, SpillWriter, needs_sorting, read_index
+from rekord.errors import DatasetError
+from rekord.records.compress import frame_sink
+from rekord.sources.base import Chunk, Part
+from rekord.storage.files import Readable
+
+_READ_BYTES = 4 << 20
+
+
+class ShardDone(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a shard when it is finished."""
+
+    records: int
+    framed_bytes: int
+    file_bytes: int
+    sha256: str
+    classes: dict[str, dict[str, int]]  # of each Label column: records by class id
+    blocks: list[list[int]]  # [record, offset] of some records, for readers that begin in the middle
+
+
+class SpillLost(Exception):
+    """The frames of a part are not what its `.done` file says: the part must be made again."""
+
+    def __init__(self, part: int) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+def map_part(job: Job, staging: Staging, number: int, part: Part, tally: Tally) -> PartDone:
+    """Read a part of the source, and spill its rows."""
+    source: Any = job.source
+    return spill_rows(job, staging, number, source.read(part), tally)
+
+
+def spill_rows(job: Job, staging: Staging, number: int, chunks: Iterable[Chunk], tally: Tally) -> PartDone:
+    """Encode rows and spill them as part `number`."""
+    bad = BadRows(job.on_bad_row)
+    encoding = Encoding(job, bad)
+    writer = new_spill(job, staging, number)
+    try:
+        for piece in encoding.pieces(chunks):
+            writer.add(piece)
+            tally.rows(encoding.rows, writer.spilled_bytes, bad.rejected)
+        return finish_part(staging, number, writer, encoding.rows, bad)
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def new_spill(job: Job, staging: Staging, number: int) -> SpillWriter:
+    stratified = job.splits.stratify is not None
+    sort = needs_sorting(shuffle=job.shuffle, splits=len(job.splits.names), stratified=stratified)
+    return SpillWriter(staging, number, sort=sort)
+
+
+def finish_part(staging: Staging, number: int, writer: SpillWriter, rows: int, bad: BadRows) -> PartDone:
+    """Write what belongs to a part besides its frames, and `.done` last."""
+    done = writer.finish(rows=rows, rejected=bad.rejected, remarks=bad.remarked)
+    for kind, lines in (("rejects", bad.rejects_file()), ("remarks", bad.remarks_file())):
+        if lines:
+            staging.write(staging.map_path(number, kind), lines)
+    staging.write_done(staging.map_path(number, "done"), done)
+    return done
+
+
+def write_shard(job: Job, staging: Staging, shard: Shard, tally: Tally) -> ShardDone:
+    """Gather the frames of a shard in their order, and put the file in its place."""
+    name = job.shard_name(shard.split, shard.number, shard.shards)
+    path = os.path.join(staging.out, name)
+    temporary = staging.temporary(path)
+    file = staging.storage.create(temporary)
+    digest = hashlib.sha256()
+    file_bytes = 0
+
+    def write(data: Any) -> None:
+        nonlocal file_bytes
+        digest.update(data)
+        file_bytes += file.write(data)
+
+    sink = frame_sink(job.compression, write)
+    spills = _Spills(staging, index_kind(job))
+    lengths: list[Any] = []
+    columns: list[pa.Table] = []
+    try:
+        for bucket in shard.buckets:
+            gathered = _gathered(spills, bucket, shard)
+            for frames in gathered.pieces:
+                sink.write(frames)
+                tally.shard_bytes(len(frames))
+            lengths.append(gathered.lengths)
+            columns.append(gathered.columns)
+        sink.finish()
+        file.fsync()
+    finally:
+        file.close()
+        spills.close()
+    framed = np.concatenate(lengths) if lengths else np.zeros(0, np.int64)
+    offsets = np.cumsum(framed) - framed
+    index, classes, blocks = index_file(job.schema, job.index, offsets, columns, sink.flush_points)
+    staging.storage.rename(temporary, path)
+    staging.write(os.path.join(staging.out, ".rekord", "index", f"{name}.arrow"), index, sync=True)
+    done = ShardDone(
+        records=len(framed),
+        framed_bytes=int(framed.sum()),
+        file_bytes=file_bytes,
+        sha256=digest.hexdigest(),
+        classes=classes,
+        blocks=blocks,
+    )
+    staging.write_done(staging.shard_done_path(shard.split, shard.number), done)
+    return done
+
+
+def index_kind(job: Job) -> str:
+    """Which file says where the rows of a part lie: with stratified splits, the one that was sorted afterwards."""
+    return "index" if job.splits.stratify is None else "split"
+
+
+def part_index(staging: Staging, part: int, kind: str) -> pa.Table:
+    """Where the rows of a part lie."""
+    table = read_index(staging.map_path(part, kind))
+    if table is None:
+        raise SpillLost(part)
+    return table
+
+
+class _Spills:
+    """The spills that a shard reads from, open while it does."""
+
+    _MOST_OPEN = 64
+
+    def __init__(self, staging: Staging, kind: str) -> None:
+        self._staging = staging
+        self._kind = kind
+        self._files: dict[int, Readable] = {}
+        self._indexes: dict[int, pa.Table] = {}
+
+    def index(self, part: int) -> pa.Table:
+        if part not in self._indexes:
+            if len(self._indexes) >= self._MOST_OPEN:
+                self._indexes.pop(next(iter(self._indexes)))
+            self._indexes[part] = part_index(self._staging, part, self._kind)
+        return self._indexes[part]
+
+    def read(self, part: int, begin: int, end: int) -> bytearray:
+        """These bytes of a spill."""
+        try:
+            if part not in self._files:
+                if len(self._files) >= self._MOST_OPEN:
+                    self._files.pop(next(iter(self._files))).close()
+                self._files[part] = self._staging.storage.open_read(self._staging.map_path(part, "spill"))
+            file = self._files[part]
+            file.seek(begin)
+        except DatasetError:
+            raise SpillLost(part) from None
+        data = bytearray(end - begin)
+        view = memoryview(data)
+        filled = 0
+        while filled < len(data):
+            count = file.readinto(view[filled:])
+            if not count:
+                raise SpillLost(part)
+            filled += count
+        return data
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+
+class _Gathered:
+    def __init__(self, pieces: Iterable[Any], lengths: Any, columns: pa.Table) -> None:
+        self.pieces = pieces
+        self.lengths = lengths
+        self.columns = columns
+
+
+def _gathered(spills: _Spills, bucket: Bucket, shard: Shard) -> _Gathered:
+    """The frames of a bucket that belong to the shard, in order, and their lines of the index."""
+    slices = slices_of(bucket, shard.segments, spills.index)
+    tables = [
+        spills.index(piece.part)
+        .slice(piece.first, piece.count)
+        .append_column("part", pa.array(np.full(piece.count, piece.part, np.int64)))
+        for piece in slices
+    ]
+    table = pa.concat_tables(tables)
+    if len(slices) > 1:
+        # Slices come in the order of reading, so that rows of one key stay in it.
+        order = np.argsort(table["key"].to_numpy(), kind="stable")
+        table = table.take(pa.array(order))
+    lengths = table["length"].to_numpy()
+    first, last = shard.within(bucket, lengths)
+    table = table.slice(first, last - first)
+    lengths = lengths[first:last]
+    return _Gathered(_frames(spills, table, lengths), lengths, table)
+
+
+def _frames(spills: _Spills, table: pa.Table, lengths: Any) -> Iterable[Any]:
+    """The frames of these rows: verified, in pieces."""
+    offsets = table["offset"].to_numpy()
+    parts = table["part"].to_numpy()
+    at = 0
+    total = len(lengths)
+    # Rows that lie in a row are read together.
+    ends = offsets + lengths
+    breaks = np.flatnonzero((offsets[1:] != ends[:-1]) | (parts[1:] != parts[:-1])) + 1
+    stretches = np.concatenate([[0], breaks, [total]]) if total else np.zeros(1, np.int64)
+    if len(stretches) > 2 and len(stretches) > total // 8:
+        yield from _scattered(spills, offsets, lengths, parts)
+        return
+    for begin, end in zip(stretches[:-1].tolist(), stretches[1:].tolist(), strict=True):
+        at = begin
+        while at < end:
+            # As many whole frames as a read takes, one at the least.
+            until = int(np.searchsorted(ends[at:end], offsets[at] + _READ_BYTES, side="right")) + at
+            until = max(until, at + 1)
+            data = spills.read(int(parts[at]), int(offsets[at]), int(ends[until - 1]))
+            _verify(data, int(parts[at]), until - at)
+            yield data
+            at = until
+
+
+def _scattered(spills: _Spills, offsets: Any, lengths: Any, parts: Any) -> Iterable[Any]:
+    """Frames that lie all over: each part's stretch is read whole, and the frames picked from it."""
+    held: dict[int, tuple[int, memoryview]] = {}
+    for part in np.unique(parts).tolist():
+        mine = parts == part
+        begin = int(offsets[mine].min())
+        end = int((offsets[mine] + lengths[mine]).max())
+        data = spills.read(part, begin, end)
+        held[part] = begin, memoryview(data)
+    pieces: list[memoryview] = []
+    piece_bytes = 0
+    which: list[int] = []
+    for part, offset, length in zip(parts.tolist(), offsets.tolist(), lengths.tolist(), strict=True):
+        begin, view = held[part]
+        pieces.append(view[offset - begin : offset - begin + length])
+        which.append(part)
+        piece_bytes += length
+        if piece_bytes >= _READ_BYTES:
+            yield _joined(pieces, which)
+            pieces, which, piece_bytes = [], [], 0
+    if pieces:
+        yield _joined(pieces, which)
+
+
+def _joined(pieces: list[memoryview], parts: list[int]) -> bytes:
+    data = b"".join(pieces)
+    extents, consumed, _, problem = _core.scan(data, 0, len(data), len(data))
+    if problem is not None or consumed != len(data) or len(extents) != len(pieces):
+        raise SpillLost(parts[min(len(extents), len(parts) - 1)])
+    return data
+
+
+def _verify(data: Any, part: int, frames: int) -> None:
+    extents, consumed, _, problem = _core.scan(data, 0, len(data), len(data))
+    if problem is not None or consumed != len(data) or len(extents) != frames:
+        raise SpillLost(part)

@@ -1,0 +1,181 @@
+"""The layout of image classification in the style of ImageNet."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rekord.errors import RekordError, error
+from rekord.layouts.base import Derived, Verify
+from rekord.layouts.looks import image_of
+from rekord.location import Location
+from rekord.schema import Feature, Image, Int64, Label, Schema, Text
+from rekord.schema.refuse import near_miss, shown
+
+
+def classification(
+    *,
+    classes: Sequence[str] | int | None = None,
+    synsets: Sequence[str] | None = None,
+    zero_based: bool = False,
+    optional_labels: bool = False,
+) -> Classification:
+    """Images with one class each, under the keys of ImageNet's records.
+
+    `classes` are the names by id from 0, or how many there are. Stored ids begin at 1, as those of ImageNet do:
+    0 is left for a background class. So that names stay beside their stored ids, the schema's Label then has a
+    name for 0 too, "background" (in brackets where a class is called so itself). With `zero_based` the stored
+    ids are those of the rows. `synsets` are stored beside the names, one a class.
+
+    Rows without a label are bad rows, unless `optional_labels`, or where no classes are known: labels are then
+    optional numbers.
+    """
+    count, names = _checked(classes, synsets)
+    return Classification(
+        schema=_schema(count, names, synsets is not None, zero_based, optional_labels),
+        count=count,
+        names=names,
+        synsets=None if synsets is None else tuple(synsets),
+        zero_based=bool(zero_based),
+        optional_labels=bool(optional_labels),
+        ids={} if names is None else {name: i for i, name in enumerate(names)},
+    )
+
+
+def _schema(
+    count: int | None, names: tuple[str, ...] | None, has_synsets: bool, zero_based: bool, optional: bool
+) -> Schema:
+    key = "image/class/label"
+    label: Feature
+    if names is not None:
+        label = Label(names if zero_based else [_background(names), *names], key=key, optional=optional)
+    elif count is not None:
+        label = Label(count if zero_based else count + 1, key=key, optional=optional)
+    else:
+        label = Int64(key=key, optional=True)
+    columns: dict[str, Feature] = {
+        "image": Image(key="image/encoded"),
+        "format": Text(key="image/format"),
+        "filename": Text(key="image/filename"),
+        "height": Int64(key="image/height"),
+        "width": Int64(key="image/width"),
+        "channels": Int64(key="image/channels"),
+        "colorspace": Text(key="image/colorspace"),
+        "label": label,
+    }
+    if names is not None:
+        columns["text"] = Text(key="image/class/text", optional=optional)
+    if has_synsets:
+        columns["synset"] = Text(key="image/class/synset", optional=optional)
+    return Schema(columns)
+
+
+def _background(names: tuple[str, ...]) -> str:
+    name = "background"
+    while name in names:
+        name = f"({name})"
+    return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classification:
+    """The layout that `classification` makes."""
+
+    schema: Schema
+    count: int | None
+    names: tuple[str, ...] | None
+    synsets: tuple[str, ...] | None
+    zero_based: bool
+    optional_labels: bool
+    ids: Mapping[str, int] = field(repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        return "classification"
+
+    @property
+    def looks(self) -> bool:
+        return True
+
+    def options(self) -> Mapping[str, Any]:
+        return {
+            "classes": self.count if self.names is None else list(self.names),
+            "synsets": None if self.synsets is None else list(self.synsets),
+            "zero_based": self.zero_based,
+            "optional_labels": self.optional_labels,
+        }
+
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
+        picture, remarks = image_of(row, verify, readers="readers of ImageNet's records")
+        values = {
+            "image": picture.data,
+            "format": picture.format.upper(),
+            "filename": row.get("filename", ""),
+            "height": picture.height,
+            "width": picture.width,
+            "channels": 3,
+            "colorspace": "RGB",
+        }
+        label = row.get("label")
+        if label is not None:
+            class_id = self._id_of(label)
+            values["label"] = class_id if self.zero_based else class_id + 1
+            if self.names is not None:
+                values["text"] = self.names[class_id]
+            if self.synsets is not None:
+                values["synset"] = self.synsets[class_id]
+        return Derived(values, tuple(remarks))
+
+    def _id_of(self, label: Any) -> int:
+        if isinstance(label, str):
+            if label in self.ids:
+                return self.ids[label]
+            raise self._no_class("E316", "names no class of the layout", label)
+        try:
+            class_id = operator.index(label)
+        except TypeError:
+            raise self._no_class("E317", "is no class id", label) from None
+        if isinstance(label, bool) or class_id < 0 or (self.count is not None and class_id >= self.count):
+            raise self._no_class("E317", "is no class id", label)
+        return class_id
+
+    def _no_class(self, code: str, what: str, label: Any) -> RekordError:
+        ids = "an id from 0 on" if self.count is None else f"an id from 0 to {self.count - 1:,}"
+        expected = ids if self.names is None else f"{ids}, or one of {len(self.names):,} names"
+        meant = near_miss(label, self.ids) if isinstance(label, str) else None
+        do = "mend the row, or give the layout more classes="
+        return error(
+            code,
+            f"`label` {what}",
+            location=Location(feature="label"),
+            expected=expected,
+            found=shown(label),
+            do=f"did you mean {shown(meant)}?" if meant else do,
+        )
+
+
+def _checked(
+    classes: Sequence[str] | int | None, synsets: Sequence[str] | None
+) -> tuple[int | None, tuple[str, ...] | None]:
+    if classes is None and synsets is None:
+        return None, None
+    if isinstance(classes, int) and not isinstance(classes, bool):
+        count, names = classes, None
+    elif isinstance(classes, (list, tuple)):
+        count, names = len(classes), tuple(classes)
+    else:
+        raise _refused("`classes` is neither names nor a number", "names by id, or how many", shown(classes))
+    if count < 1:
+        raise _refused(
+            "a layout has no classes", "at least one class, or None where none are known", str(count)
+        )
+    if synsets is not None and (not isinstance(synsets, (list, tuple)) or len(synsets) != count):
+        found = f"{len(synsets):,}" if isinstance(synsets, (list, tuple)) else shown(synsets)
+        raise _refused("`synsets` does not go with `classes`", f"{count:,} synsets, one a class", found)
+    return count, names
+
+
+def _refused(what: str, expected: str, found: str) -> RekordError:
+    return error("U611", what, expected=expected, found=found, do='classes=["cat", "dog"]')

@@ -1,0 +1,155 @@
+"""The layout of segmentation that DeepLab's readers take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rekord.codec.masks import look_at_mask, same_size
+from rekord.errors import RekordError, error
+from rekord.layouts.base import Derived, Remark, Verify
+from rekord.layouts.looks import image_of
+from rekord.location import Location
+from rekord.schema import Image, Int64, Mask, Schema, Text
+from rekord.schema.refuse import shown
+
+Colour = tuple[int, int, int]
+
+_AT_MASK = Location(feature="mask")
+_EXTENSION = re.compile(r"\.(jpe?g|jpe|jfif|png)$", re.IGNORECASE)
+
+
+def deeplab(
+    classes: int | Sequence[str] = 21,
+    ignore: int | None = 255,
+    *,
+    colours: Mapping[Colour, int] | None = None,
+    optional_masks: bool = False,
+) -> DeepLab:
+    """Images with a mask of class ids each, under the keys of DeepLab's records.
+
+    `classes` is how many there are (or their names), `ignore` the id of pixels without a class. `colours` gives
+    the id for each colour of RGB masks. The filename is stored without its extension, as DeepLab's builders do.
+    An image without a mask is a bad row, unless `optional_masks`.
+    """
+    count = len(classes) if isinstance(classes, (list, tuple)) else classes
+    mask = Mask(
+        classes=count,  # type: ignore[arg-type]
+        ignore=ignore,
+        of="image",
+        key="image/segmentation/class/encoded",
+        optional=optional_masks,
+    )
+    schema = Schema(
+        {
+            "image": Image(key="image/encoded"),
+            "format": Text(key="image/format"),
+            "filename": Text(key="image/filename"),
+            "height": Int64(key="image/height"),
+            "width": Int64(key="image/width"),
+            "channels": Int64(key="image/channels"),
+            "mask": mask,
+            "mask_format": Text(key="image/segmentation/class/format", optional=optional_masks),
+        }
+    )
+    return DeepLab(
+        schema=schema,
+        classes=mask.classes,
+        ignore=mask.ignore,
+        colours=None if colours is None else tuple(sorted(_checked(colours, mask).items())),
+        optional_masks=optional_masks,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeepLab:
+    """The layout that `deeplab` makes."""
+
+    schema: Schema
+    classes: int
+    ignore: int | None
+    colours: tuple[tuple[Colour, int], ...] | None
+    optional_masks: bool
+
+    @property
+    def name(self) -> str:
+        return "deeplab"
+
+    @property
+    def looks(self) -> bool:
+        return True
+
+    def options(self) -> Mapping[str, Any]:
+        colours = None if self.colours is None else [[*colour, class_id] for colour, class_id in self.colours]
+        return {
+            "classes": self.classes,
+            "ignore": self.ignore,
+            "colours": colours,
+            "optional_masks": self.optional_masks,
+        }
+
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
+        picture, remarks = image_of(row, verify, readers="DeepLab's readers")
+        values = {
+            "image": picture.data,
+            "format": picture.format,
+            "filename": _without_extension(row.get("filename", "")),
+            "height": picture.height,
+            "width": picture.width,
+            "channels": 3,
+        }
+        if row.get("mask") is not None:
+            mask = look_at_mask(
+                row["mask"],
+                name="mask",
+                classes=self.classes,
+                ignore=self.ignore,
+                colours=None if self.colours is None else dict(self.colours),
+                verify=verify,
+            )
+            same_size(picture, mask, name="mask")
+            values["mask"] = mask.data
+            values["mask_format"] = "png"
+            remarks += [Remark(code, "mask", what) for code, what in mask.remarks]
+        elif not self.optional_masks:
+            # Said here, so that it is the mask that is missed and not the format that comes with it.
+            raise error(
+                "E301",
+                "`mask` has no value, and it is required",
+                location=_AT_MASK,
+                expected="a value for Mask",
+                found="None, or no such key",
+                do="give the row a mask, or optional_masks=True",
+            )
+        return Derived(values, tuple(remarks))
+
+
+def _without_extension(filename: Any) -> Any:
+    return _EXTENSION.sub("", filename) if isinstance(filename, str) else filename
+
+
+def _checked(colours: object, mask: Mask) -> dict[Colour, int]:
+    if not isinstance(colours, Mapping) or not colours:
+        raise _no_map("`colours` is no colour map", "{(red, green, blue): class id, …}", shown(colours))
+    checked = {}
+    for colour, class_id in colours.items():
+        sound = isinstance(colour, tuple) and len(colour) == 3
+        if not sound or not all(type(part) is int and 0 <= part <= 255 for part in colour):
+            raise _no_map(
+                "a colour map has a key that is no colour", "three numbers from 0 to 255", shown(colour)
+            )
+        known = type(class_id) is int and (0 <= class_id < mask.classes or class_id == mask.ignore)
+        if not known:
+            also = "" if mask.ignore is None else f", or {mask.ignore} (ignore)"
+            expected = f"an id from 0 to {mask.classes - 1}{also}"
+            raise _no_map(
+                "a colour stands for an id that is no class", expected, f"{colour}: {shown(class_id)}"
+            )
+        checked[colour] = class_id
+    return checked
+
+
+def _no_map(what: str, expected: str, found: str) -> RekordError:
+    return error("U612", what, expected=expected, found=found, do="colours={(0, 0, 0): 0, (128, 0, 0): 1}")

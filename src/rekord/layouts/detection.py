@@ -1,0 +1,322 @@
+"""Object detection's layout: the record keys that TensorFlow's object detection (TFOD) reads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from rekord.codec.looking import Picture, look_at_image
+from rekord.errors import RekordError, error
+from rekord.layouts.base import Derived, Remark, Verify
+from rekord.location import Location
+from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Schema, Text
+from rekord.schema.refuse import shown
+
+# What some sources know of a box, and others do not.
+_EXTRAS: dict[str, Feature] = {
+    "is_crowd": Int64(shape=(None,), key="image/object/is_crowd"),
+    "area": Float32(shape=(None,), key="image/object/area"),
+    "difficult": Int64(shape=(None,), key="image/object/difficult"),
+    "truncated": Int64(shape=(None,), key="image/object/truncated"),
+    "occluded": Int64(shape=(None,), key="image/object/occluded"),
+    "group_of": Int64(shape=(None,), key="image/object/group_of"),
+    "view": Text(shape=(None,), key="image/object/view"),
+}
+_MOST_ID = 2**31 - 1
+_ROUNDING = 1e-6
+
+
+def detection(
+    *,
+    classes: Mapping[int, str] | Sequence[str],
+    masks: bool = False,
+    has: Sequence[str] = (),
+    bad_boxes: Literal["skip", "refuse"] = "skip",
+) -> Detection:
+    """Images with boxes, under the keys of TensorFlow's object detection.
+
+    `classes` gives the names by id, or a list of names whose ids are 1, 2, …; the id 0 is the background's.
+    `has` names what is known of every box beside its class: is_crowd, area, difficult, truncated, occluded,
+    group_of, view. `masks` adds a PNG for each box.
+
+    Boxes are divided by the size of the image itself, whatever the annotations say about it, and nothing is
+    clipped beyond a rounding of a millionth. A box without an area, or one that leaves its image, is left out,
+    as TFOD's own converters do, and a remark (H741) says how many; `bad_boxes="refuse"` makes the row a bad
+    one instead.
+    """
+    return Detection(_checked_classes(classes), bool(masks), _checked_has(has), _checked_policy(bad_boxes))
+
+
+@dataclass(frozen=True)
+class Detection:
+    """The layout that `detection` makes."""
+
+    classes: tuple[tuple[int, str], ...]
+    masks: bool
+    has: tuple[str, ...]
+    bad_boxes: Literal["skip", "refuse"]
+    schema: Schema = field(init=False, compare=False, repr=False)
+    names: dict[int, str] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        most = max([number for number, _ in self.classes], default=_MOST_ID)
+        columns: dict[str, Feature] = {
+            "image": Image(key="image/encoded"),
+            "format": Text(key="image/format"),
+            "filename": Text(key="image/filename"),
+            "source_id": Text(key="image/source_id"),
+            "sha256": Text(key="image/key/sha256"),
+            "height": Int64(key="image/height"),
+            "width": Int64(key="image/width"),
+            "boxes": Boxes(),
+            "class_names": Text(shape=(None,), key="image/object/class/text"),
+            "labels": Int64(shape=(None,), key="image/object/class/label", range=(1, most)),
+        }
+        columns.update({name: _EXTRAS[name] for name in self.has})
+        if self.masks:
+            columns["masks"] = Bytes(shape=(None,), key="image/object/mask")
+        object.__setattr__(self, "schema", Schema(columns))
+        object.__setattr__(self, "names", dict(self.classes))
+
+    @property
+    def name(self) -> str:
+        return "detection"
+
+    @property
+    def looks(self) -> bool:
+        return True
+
+    def options(self) -> Mapping[str, Any]:
+        return {
+            "classes": [[number, name] for number, name in self.classes],
+            "masks": self.masks,
+            "has": list(self.has),
+            "bad_boxes": self.bad_boxes,
+        }
+
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
+        """The stored row of an image with its boxes."""
+        picture = look_at_image(_required(row, "image"), name="image", verify=verify)
+        remarks = [Remark(code, "image", what) for code, what in picture.remarks]
+        boxes = _normalised(row, picture)
+        labels = self._ids(row, len(boxes))
+        kept = _inside(boxes)
+        skipped = int((~kept).sum())
+        if skipped and self.bad_boxes == "refuse":
+            raise _bad_box(row, picture, boxes, int(np.argmin(kept)))
+        remarks += _remarks(row, picture, skipped)
+        filename = _required(row, "filename")
+        values: dict[str, Any] = {
+            "image": picture.data,
+            "format": picture.format,
+            "filename": filename,
+            "source_id": row.get("source_id", filename),
+            "sha256": hashlib.sha256(picture.data).hexdigest(),
+            "height": picture.height,
+            "width": picture.width,
+            "boxes": np.clip(boxes[kept], 0, 1).astype(np.float32),
+            "labels": labels[kept],
+        }
+        values["class_names"] = [self.names[number] for number in values["labels"].tolist()]
+        for column in (*self.has, "masks") if self.masks else self.has:
+            values[column] = _chosen(row, column, kept)
+        return Derived(values, tuple(remarks))
+
+    def _ids(self, row: Mapping[str, Any], count: int) -> np.ndarray[Any, Any]:
+        """The ids of a row's labels, which may be given by name."""
+        given = list(_required(row, "labels"))
+        if len(given) != count:
+            raise _wrong_count("labels", count, len(given))
+        of_name = {name: number for number, name in self.classes}
+        ids = []
+        for label in given:
+            if isinstance(label, str):
+                if label not in of_name:
+                    raise self._no_class("E316", "names no class", label)
+                ids.append(of_name[label])
+            else:
+                number = label.item() if isinstance(label, np.generic) else label
+                if isinstance(number, bool) or number not in self.names:
+                    raise self._no_class("E317", "is no class id", number)
+                ids.append(int(number))
+        return np.array(ids, np.int64)
+
+    def _no_class(self, code: str, what: str, label: object) -> RekordError:
+        some = ", ".join([f"{number} ({name!r})" for number, name in self.classes[:3]])
+        return error(
+            code,
+            f"a label {what} of the layout",
+            location=Location(feature="labels"),
+            expected=f"one of {len(self.classes):,} classes: {some[:80]}"
+            if some
+            else "no class: there are none",
+            found=shown(label),
+            do="mend the label, or give the class in classes=",
+        )
+
+
+def _normalised(row: Mapping[str, Any], picture: Picture) -> np.ndarray[Any, Any]:
+    """Boxes as fractions of the image's sides."""
+    given = row.get("boxes_normalised")
+    if given is None:
+        given = _required(row, "boxes")
+        sides = np.array([picture.width, picture.height] * 2, np.float64)
+    else:
+        sides = np.ones(4)
+    try:
+        boxes = np.asarray(given, np.float64)
+        boxes = boxes.reshape(-1, 4) if boxes.ndim == 2 or boxes.size == 0 else boxes
+    except (TypeError, ValueError):
+        boxes = np.zeros(1)
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        raise error(
+            "E306",
+            "`boxes` is no list of boxes",
+            location=Location(feature="boxes"),
+            expected="shape (n, 4): x0, y0, x1, y1",
+            found=f"shape {np.shape(given)}"[:60],
+            do="give four numbers for each box",
+        )
+    normalised: np.ndarray[Any, Any] = boxes / sides
+    return normalised
+
+
+def _inside(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Which boxes have an area and lie in their image; a box with a NaN does not."""
+    within = ((boxes >= -_ROUNDING) & (boxes <= 1 + _ROUNDING)).all(axis=1)
+    kept: np.ndarray[Any, Any] = within & (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+    return kept
+
+
+def _bad_box(row: Mapping[str, Any], picture: Picture, boxes: np.ndarray[Any, Any], at: int) -> RekordError:
+    names = row.get("box_names")
+    whose = f"box {at}" if names is None else str(names[at])[:60]
+    flat = boxes[at, 2] <= boxes[at, 0] or boxes[at, 3] <= boxes[at, 1]
+    x0, y0, x1, y1 = _pixels(boxes[at], picture)
+    return error(
+        "E368",
+        f"{whose} has no area" if flat else f"{whose} is not inside its image",
+        location=Location(path=_place(row), feature="boxes"),
+        expected=f"0 ≤ x0 < x1 ≤ {picture.width}, 0 ≤ y0 < y1 ≤ {picture.height}",
+        found=f"x0 {x0:.6g}, y0 {y0:.6g}, x1 {x1:.6g}, y1 {y1:.6g}",
+        likely=_likely(row, picture),
+        do='mend the box, or bad_boxes="skip" leaves such boxes out',
+    )
+
+
+def _pixels(box: np.ndarray[Any, Any], picture: Picture) -> list[float]:
+    sides = (picture.width, picture.height) * 2
+    return [float(value * side) for value, side in zip(box, sides, strict=True)]
+
+
+def _likely(row: Mapping[str, Any], picture: Picture) -> str | None:
+    stated = row.get("width"), row.get("height")
+    if None in stated or stated == (picture.width, picture.height):
+        return None
+    return f"the boxes are meant for another image: the annotation says {stated[0]} × {stated[1]}"
+
+
+def _remarks(row: Mapping[str, Any], picture: Picture, skipped: int) -> list[Remark]:
+    found = []
+    if skipped:
+        what = "1 box has no area or leaves the image, and was left out"
+        if skipped > 1:
+            what = f"{skipped:,} boxes have no area or leave the image, and were left out"
+        found.append(Remark("H741", "boxes", what))
+    stated = row.get("width"), row.get("height")
+    if None not in stated and stated != (picture.width, picture.height):
+        what = (
+            f"the annotation says {stated[0]} × {stated[1]}, the image is {picture.width} × {picture.height}"
+        )
+        found.append(Remark("H742", "boxes", what))
+    unboxed = row.get("skipped_annotations", 0)
+    if unboxed:
+        what = f"{unboxed:,} {'annotation has' if unboxed == 1 else 'annotations have'} no box"
+        found.append(Remark("H743", "boxes", f"{what}, and {'was' if unboxed == 1 else 'were'} left out"))
+    return found
+
+
+def _chosen(row: Mapping[str, Any], column: str, kept: np.ndarray[Any, Any]) -> Any:
+    values = _required(row, column)
+    if len(values) != len(kept):
+        raise _wrong_count(column, len(kept), len(values))
+    if isinstance(values, np.ndarray):
+        return values[kept]
+    return [value for value, keep in zip(values, kept, strict=True) if keep]
+
+
+def _required(row: Mapping[str, Any], column: str) -> Any:
+    value = row.get(column)
+    if value is None:
+        raise error(
+            "E301",
+            f"`{column}` has no value, and detection needs it",
+            location=Location(feature=column),
+            expected=f"a row with `{column}`",
+            found="None, or no such key",
+            do="give a value; [] for an image without boxes",
+        )
+    return value
+
+
+def _wrong_count(column: str, expected: int, found: int) -> RekordError:
+    return error(
+        "E307",
+        f"`{column}` has another length than `boxes`",
+        location=Location(feature=column),
+        expected=f"{expected:,}, one for each box",
+        found=f"{found:,}",
+        do=f"give `{column}` and `boxes` in the same order",
+    )
+
+
+def _place(row: Mapping[str, Any]) -> str | None:
+    image = row.get("image")
+    return None if isinstance(image, (bytes, bytearray, memoryview, np.ndarray)) else str(image)
+
+
+def _checked_classes(classes: Any) -> tuple[tuple[int, str], ...]:
+    if isinstance(classes, Mapping):
+        pairs = list(classes.items())
+    elif isinstance(classes, (list, tuple)):
+        pairs = list(enumerate(classes, 1))
+    else:
+        raise _wrong("classes", "names by id, or a list of names", classes)
+    for number, name in pairs:
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_ID:
+            raise _wrong("classes", "ids from 1: 0 is the background's", number)
+        if not isinstance(name, str) or not name:
+            raise _wrong("classes", "a name for each id", name)
+    names = [name for _, name in pairs]
+    if len(set(names)) < len(names):
+        raise _wrong("classes", "each name once", next(name for name in names if names.count(name) > 1))
+    return tuple(sorted(pairs))
+
+
+def _checked_has(has: Any) -> tuple[str, ...]:
+    if isinstance(has, str) or not all(name in _EXTRAS for name in has):
+        wrong = has if isinstance(has, str) else next(name for name in has if name not in _EXTRAS)
+        raise _wrong("has", "some of " + ", ".join(_EXTRAS), wrong)
+    return tuple([name for name in _EXTRAS if name in has])
+
+
+def _checked_policy(bad_boxes: Any) -> Literal["skip", "refuse"]:
+    if bad_boxes == "skip":
+        return "skip"
+    if bad_boxes == "refuse":
+        return "refuse"
+    raise _wrong("bad_boxes", '"skip" or "refuse"', bad_boxes)
+
+
+def _wrong(name: str, expected: str, found: object) -> RekordError:
+    return error(
+        "U613",
+        f"`{name}` of the detection layout cannot be meant",
+        expected=expected,
+        found=shown(found),
+        do='detection(classes={1: "cat", 2: "dog"}, has=["area"])',
+    )

@@ -1,0 +1,240 @@
+"""Arrow tables: files of Arrow's own format, and tables that are in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from rekord.errors import error
+from rekord.schema import Schema
+from rekord.schema.refuse import shown
+from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, SourceFile
+from rekord.sources.files import Listing, check_unchanged, checked_path, damaged, empty, listed
+from rekord.sources.same_columns import check_same
+from rekord.sources.tables import (
+    TableColumn,
+    checked_keep,
+    column_of,
+    rows_at_once,
+    schema_of,
+    table_columns,
+    to_batch,
+)
+
+EXTENSIONS = (".arrow", ".feather", ".ipc")
+_FILE = b"ARROW1"
+
+
+class _Batches(NamedTuple):
+    """Record batches of a file that lie one after another."""
+
+    file: SourceFile
+    begin: int
+    end: int
+    first: int  # row
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowSource:
+    """Rows of Arrow IPC files: of the file format (Feather too), and of the stream format."""
+
+    path: str
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def kind(self) -> str:
+        return "arrow"
+
+    @property
+    def root(self) -> str:
+        return self._listing().root
+
+    def options(self) -> Mapping[str, Any]:
+        return {"columns": None if self.columns is None else list(self.columns)}
+
+    def facts(self) -> Facts:
+        seen = _survey(self._listing(), self.columns)
+        return Facts(
+            layout="table",
+            schema=seen.schema,
+            rows=seen.rows,
+            source_bytes=seen.listing.source_bytes,
+            files=seen.listing.files,
+        )
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        seen = _survey(self._listing(), self.columns)
+        parts: list[Part] = []
+        pieces: list[_Batches] = []
+        size_bytes = 0
+        for piece in seen.pieces:
+            if pieces and size_bytes + piece.size_bytes > part_bytes:
+                parts.append(Part((seen.listing.root, tuple(pieces)), size_bytes))
+                pieces, size_bytes = [], 0
+            pieces.append(piece)
+            size_bytes += piece.size_bytes
+        if pieces:
+            parts.append(Part((seen.listing.root, tuple(pieces)), size_bytes))
+        return parts
+
+    def read(self, part: Part) -> Iterator[Chunk]:
+        root, pieces = part.content
+        for piece in pieces:
+            path = Listing(root, ()).full(piece.file)
+            with _opened(path, piece.file) as (schema, batches):
+                columns = table_columns(schema, self.columns, path)
+                first = piece.first
+                for batch in batches(piece.begin, piece.end):
+                    yield from _sliced(batch, columns, piece.file.path, first)
+                    first += batch.num_rows
+
+    def _listing(self) -> Listing:
+        return listed(self.path, EXTENSIONS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrowTableSource:
+    """Rows of an Arrow table in memory."""
+
+    table: Any = field(repr=False)
+    columns: tuple[str, ...] | None = None
+    kind: str = "arrow"
+
+    def options(self) -> Mapping[str, Any]:
+        return {"columns": None if self.columns is None else list(self.columns)}
+
+    def facts(self) -> Facts:
+        columns = table_columns(self.table.schema, self.columns, None)
+        if not self.table.num_rows:
+            raise empty("", "a table without rows", expected="at least one row")
+        holes = {
+            column.name
+            for batch in self._batches()
+            for column in columns
+            if column_of(batch, column).null_count
+        }
+        return Facts(
+            layout="table",
+            schema=schema_of(columns, holes),
+            rows=self.table.num_rows,
+            source_bytes=self.table.nbytes,
+        )
+
+    def rows(self) -> Iterator[Chunk]:
+        columns = table_columns(self.table.schema, self.columns, None)
+        first = 0
+        for batch in self._batches():
+            yield from _sliced(batch, columns, "", first)
+            first += batch.num_rows
+
+    def _batches(self) -> list[Any]:
+        return self.table.to_batches() if hasattr(self.table, "to_batches") else [self.table]
+
+
+def arrow(
+    path_or_table: Any, *, columns: Sequence[str] | None = None
+) -> ArrowSource | ArrowTableSource:
+    """Rows of Arrow IPC files (a file, a folder or a pattern), or of a Table or RecordBatch in memory.
+
+    Types become features as those of Parquet files do. `columns` names those to keep; None keeps all.
+    """
+    import pyarrow as pa
+
+    keep = checked_keep(columns)
+    if isinstance(path_or_table, (pa.Table, pa.RecordBatch)):
+        return ArrowTableSource(path_or_table, keep)
+    return ArrowSource(checked_path(path_or_table, "arrow"), keep)
+
+
+def polars(frame: Any) -> ArrowTableSource:
+    """Rows of a polars DataFrame."""
+    if not hasattr(frame, "to_arrow") or not hasattr(frame, "iter_rows"):
+        raise error(
+            "U605",
+            f"`polars` cannot read from {shown(type(frame).__name__)}",
+            expected="a polars DataFrame",
+            found=shown(frame),
+            do="collect a LazyFrame first: frame.collect()",
+        )
+    return ArrowTableSource(frame.to_arrow(), None, "polars")
+
+
+def _sliced(batch: Any, columns: tuple[TableColumn, ...], path: str, first: int) -> Iterator[Columns]:
+    rows = rows_at_once(batch.num_rows, batch.nbytes)
+    for begin in range(0, batch.num_rows, rows):
+        piece = batch.slice(begin, rows)
+        yield Columns(path, first + begin, to_batch(piece, columns), piece.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Survey:
+    listing: Listing
+    schema: Schema
+    pieces: tuple[_Batches, ...]
+    rows: int
+
+
+@lru_cache(maxsize=4)
+def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
+    first: tuple[TableColumn, ...] | None = None
+    pieces: list[_Batches] = []
+    holes: set[str] = set()
+    rows = 0
+    for file in listing.files:
+        path = listing.full(file)
+        with _opened(path, file) as (schema, batches):
+            columns = table_columns(schema, keep, path)
+            first = first or columns
+            check_same(listing, file, first, columns)
+            row = 0
+            for place, batch in enumerate(batches(0, None)):
+                holes.update(column.name for column in columns if column_of(batch, column).null_count)
+                pieces.append(_Batches(file, place, place + 1, row, batch.nbytes))
+                row += batch.num_rows
+            rows += row
+    assert first is not None
+    if not rows:
+        path = listing.full(listing.files[0])
+        raise empty(path, "a table without rows", expected="at least one row")
+    return _Survey(listing, schema_of(first, holes), tuple(pieces), rows)
+
+
+@contextmanager
+def _opened(path: str, file: SourceFile) -> Iterator[tuple[Any, Any]]:
+    """The schema of an Arrow file, and a function that gives its batches from one to another.
+
+    Whatever Arrow says of the file, while it is open, becomes one error of ours.
+    """
+    import pyarrow as pa
+    from pyarrow import ipc
+
+    check_unchanged(path, file)
+    if not file.size_bytes:
+        raise empty(path, "an empty file", expected="an Arrow file")
+    try:
+        with pa.OSFile(path) as raw:
+            whole = raw.read(len(_FILE)) == _FILE
+            raw.seek(0)
+            reader = ipc.open_file(raw) if whole else ipc.open_stream(raw)
+
+            def batches(begin: int, end: int | None) -> Iterator[Any]:
+                if whole:
+                    last = reader.num_record_batches if end is None else end
+                    found = (reader.get_batch(i) for i in range(begin, last))
+                else:
+                    found = (b for i, b in enumerate(reader) if i >= begin and (end is None or i < end))
+                for batch in found:
+                    # Offsets and lengths in a file can say anything; Arrow follows them unchecked.
+                    batch.validate(full=True)
+                    yield batch
+
+            yield reader.schema, batches
+    except (pa.ArrowException, OSError, ValueError) as failure:
+        check_unchanged(path, file)
+        text = str(failure).split("\n", 1)[0][:60]
+        raise damaged(path, "Arrow file", f"data that cannot be read: {text}") from None

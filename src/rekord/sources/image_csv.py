@@ -1,0 +1,280 @@
+"""A CSV of images as rows: each line names a file and its class, and perhaps its split."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat as modes
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema.refuse import shown
+from rekord.sources.base import PART_BYTES, Facts, Part, Row, SourceFile
+from rekord.sources.image_lists import Columns, OpenList, columns_of, unreadable
+from rekord.sources.images import checked_classes
+from rekord.sources.trees import (
+    SPLITS,
+    fingerprint,
+    given_path,
+    groups,
+    is_unicode,
+    printable,
+)
+
+_SAMPLE = 1000
+_MOST_NUMBERED = 1 << 16
+_WHOLE = re.compile(r"0|[1-9]\d{0,9}")
+
+
+def image_csv(
+    path: str | os.PathLike[str],
+    *,
+    image: str | None = None,
+    label: str | None = None,
+    split: str | None = None,
+    root: str | os.PathLike[str] | None = None,
+    classes: Sequence[str] | None = None,
+) -> ImageCsv:
+    """The images that a CSV names, one row a line, with their class and perhaps their split.
+
+    `image`, `label` and `split` name columns; where they are not given, the header is searched for usual names
+    (image, path, filename, …; label, class, …; split, set, subset). A file without a header is taken where its
+    first line holds the name of a picture, one other field, and perhaps a split. Paths are below `root`, or the
+    folder of the CSV. Where none of them is there, the leading folders that all of them share are left off, as
+    many as needed.
+
+    Classes get ids in the order of their names' bytes. Labels that are all whole numbers from 0 or 1 up keep
+    their order, and numbers between that no line has count too. `classes` gives the names by id instead.
+    """
+    columns = {"image": image, "label": label, "split": split}
+    for name, column in columns.items():
+        if column is not None and not isinstance(column, str):
+            raise error(
+                "U605",
+                f"`{name}` is not the name of a column",
+                expected="a str",
+                found=shown(column),
+                do=f'{name}="…"',
+            )
+    return ImageCsv(
+        given_path(path),
+        tuple(columns.items()),
+        None if root is None else given_path(root, name="root"),
+        checked_classes(classes),
+    )
+
+
+class _Line(NamedTuple):
+    """What one row of the CSV says; `code` is that of what is wrong with it, `detail` what its message names."""
+
+    position: int
+    line: int
+    image: str
+    label: str | None
+    split: str | None
+    code: str | None = None
+    detail: Any = None
+
+
+class _Listing(NamedTuple):
+    lines: list[_Line]
+    sizes: list[int]
+    files: tuple[SourceFile, ...]
+
+
+@dataclass(frozen=True)
+class ImageCsv:
+    """The source that `image_csv` makes."""
+
+    path: str
+    columns: tuple[tuple[str, str | None], ...]
+    images: str | None
+    classes: tuple[str, ...] | None
+
+    @property
+    def kind(self) -> str:
+        return "image_csv"
+
+    @property
+    def root(self) -> str:
+        return os.path.dirname(self.path) or "."
+
+    def options(self) -> Mapping[str, Any]:
+        return {
+            **dict(self.columns),
+            "rooted": self.images is not None,
+            "classes": None if self.classes is None else list(self.classes),
+        }
+
+    def facts(self) -> Facts:
+        listing = self._list()
+        labels = {line.label for line in listing.lines if line.label is not None}
+        splits = {line.split for line in listing.lines if line.split is not None}
+        return Facts(
+            layout="classification",
+            classes=self.classes or _ordered(labels) or None,
+            rows=len(listing.lines),
+            source_bytes=sum(listing.sizes),
+            splits=tuple(sorted(splits, key=_split_order)) or None,
+            files=listing.files,
+            extra={"labels": bool(labels)},
+        )
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        listing: _Listing = self.__dict__.get("_listed") or self._list()
+        sized = zip(listing.lines, listing.sizes, strict=True)
+        return [Part(lines, size) for lines, size in groups(sized, part_bytes)]
+
+    def read(self, part: Part) -> Iterator[Row]:
+        root = Path(self.images or self.root)
+        name = printable(os.path.basename(self.path))
+        for line in part.content:
+            values: dict[str, Any] | RekordError
+            if line.code is not None:
+                values = self._fault(line)
+            else:
+                values = {"image": root / line.image, "filename": line.image, "label": line.label}
+                if line.split is not None:
+                    values["split"] = line.split
+            yield Row(name, line.position, values, line.line)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_listed"}
+
+    def _list(self) -> _Listing:
+        """Read the CSV now, and look for every file; `parts` then speaks of the same lines as the facts."""
+        base = self.images or self.root
+        with OpenList(self.path) as (own, rows):
+            columns = columns_of(self.path, dict(self.columns), rows)
+            lines = [
+                _judged(position, number, fields, columns)
+                for position, (number, fields) in enumerate(columns.rows)
+            ]
+        if not lines:
+            raise unreadable(self.path, "has no rows", found="a header alone")
+        left_off = _left_off([line.image for line in lines if line.code is None], base)
+        sizes, files = [], [own]
+        first: dict[str, int] = {}
+        for i, line in enumerate(lines):
+            if line.code is not None:
+                sizes.append(0)
+                continue
+            path = _below(line.image, left_off)
+            facts = _stat(base, path)
+            lines[i] = line = line._replace(image=path)
+            if facts is None:
+                lines[i] = line._replace(code="E360", detail=base)
+            elif (earlier := first.setdefault(os.path.normpath(path), line.line)) != line.line:
+                lines[i] = line._replace(code="E362", detail=earlier)
+            else:
+                files.append(SourceFile(path, facts.st_size, facts.st_mtime_ns))
+            sizes.append(0 if facts is None else facts.st_size)
+        listing = _Listing(lines, sizes, fingerprint(files))
+        self.__dict__["_listed"] = listing
+        return listing
+
+    def _fault(self, line: _Line) -> RekordError:
+        def told(what: str, feature: str, expected: str, found: str, do: str) -> RekordError:
+            where = Location(path=printable(self.path), line=line.line, feature=feature)
+            return error(line.code or "", what, location=where, expected=expected, found=found, do=do)
+
+        match line.code:
+            case "E360" if not line.image:
+                return told("a line names no image", "image", "a path", "nothing", "mend or remove the line")
+            case "E360":
+                return told(
+                    "an image that a line names is missing",
+                    "image",
+                    f"a file below {printable(line.detail)}"[:80],
+                    f"no file {shown(line.image)}",
+                    "mend the path, or give root= as the folder that the paths are below",
+                )
+            case "E361":
+                return told(
+                    "a line has no label",
+                    "label",
+                    "a class",
+                    line.detail,
+                    "give the line a label, or remove it",
+                )
+            case "E362":
+                return told(
+                    f"lines {line.detail:,} and {line.line:,} name the same image",
+                    "image",
+                    "each image once",
+                    shown(line.image),
+                    "remove one of the two lines: the image would be in the dataset twice",
+                )
+        return told("a line is not UTF-8", line.detail, "UTF-8", "other bytes", "save the file as UTF-8")
+
+
+def _judged(position: int, line: int, fields: list[str], columns: Columns) -> _Line:
+    def field(at: int | None) -> str:
+        return fields[at] if at is not None and at < len(fields) else ""
+
+    image, label, split = field(columns.image), field(columns.label), field(columns.split)
+    split = split.lower()
+    odd = next(
+        (n for n, v in (("image", image), ("label", label), ("split", split)) if not is_unicode(v)), None
+    )
+    if odd is not None:
+        return _Line(position, line, "", None, None, "E318", odd)
+    if len(fields) > columns.width:
+        # Most often a comma in a path: the label would be another field than it seems.
+        found = f"{len(fields)} fields, where the first line has {columns.width}"
+        return _Line(position, line, image, None, None, "E361", found)
+    if not image:
+        return _Line(position, line, "", None, None, "E360")
+    if not label:
+        return _Line(position, line, image, None, None, "E361", "nothing")
+    if "\\" in image and "/" not in image:
+        image = image.replace("\\", "/")
+    return _Line(position, line, image, label, split or None)
+
+
+def _stat(base: str, path: str) -> os.stat_result | None:
+    try:
+        facts = os.stat(os.path.join(base, path))
+    except (OSError, ValueError):
+        return None
+    return facts if modes.S_ISREG(facts.st_mode) else None
+
+
+def _below(path: str, left_off: int) -> str:
+    return path.split("/", left_off)[left_off] if left_off else path
+
+
+def _left_off(paths: list[str], base: str) -> int:
+    """How many leading folders must go for the paths to be found: only ones that all share, and only if none is
+    found as it is, so that no path can lead to another one's file."""
+    if not paths or any(_stat(base, path) for path in paths):
+        return 0
+    shortest, longest = min(paths), max(paths)
+    pairs = zip(shortest.split("/")[:-1], longest.split("/")[:-1], strict=False)
+    shared = 0
+    for one, other in pairs:
+        if one != other:
+            break
+        shared += 1
+    for count in range(1, min(shared, 64) + 1):
+        if any(_stat(base, _below(path, count)) for path in paths[:_SAMPLE]):
+            return count
+    return 0
+
+
+def _ordered(labels: set[str]) -> tuple[str, ...]:
+    """Classes by id. Numbers are ids already, as far as ids from 0 or 1 up can be."""
+    if labels and all(_WHOLE.fullmatch(label) for label in labels):
+        numbers = sorted(map(int, labels))
+        if numbers[0] <= 1 and numbers[-1] < _MOST_NUMBERED:
+            return tuple([str(number) for number in range(numbers[0], numbers[-1] + 1)])
+        return tuple(map(str, numbers))
+    return tuple(sorted(labels, key=os.fsencode))
+
+
+def _split_order(name: str) -> tuple[int, str]:
+    return (SPLITS.index(name) if name in SPLITS else len(SPLITS)), name

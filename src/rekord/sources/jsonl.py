@@ -1,0 +1,339 @@
+"""JSON files of one object a line, or of one array of objects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from rekord.errors import RekordError, error, located
+from rekord.location import Location
+from rekord.schema import Schema
+from rekord.schema.infer_rows import infer_rows
+from rekord.schema.refuse import shown
+from rekord.schema.rowforms import flat_row
+from rekord.sources.base import PART_BYTES, Chunk, Facts, Part, Row, SourceFile
+from rekord.sources.files import (
+    ByteStream,
+    Listing,
+    checked_path,
+    damaged,
+    empty,
+    is_gzip_name,
+    listed,
+    opened,
+)
+from rekord.sources.lines import (
+    Cut,
+    FileIndex,
+    LostRow,
+    RowBlock,
+    Rules,
+    Span,
+    grouped,
+    index_file,
+    lost_row_error,
+    not_utf8,
+    row_blocks,
+    spans,
+    text_head,
+)
+
+EXTENSIONS = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
+
+FIRST_ROWS = 10_000
+FIRST_BYTES = 64 << 20
+SAMPLED_ROWS = 10_000
+"""The schema comes from so many rows at the beginning, and from so many in all of the rest, evenly spread."""
+
+_MOST_ARRAY_BYTES = 256 << 20
+_RULES = Rules()
+_SPACE = b" \t\r\n"
+_START = Cut(0, 0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSource:
+    """Rows of JSON files."""
+
+    path: str
+
+    @property
+    def kind(self) -> str:
+        return "jsonl"
+
+    @property
+    def root(self) -> str:
+        return self._listing().root
+
+    def options(self) -> Mapping[str, Any]:
+        return {}
+
+    def facts(self) -> Facts:
+        return _facts(_survey(self._listing(), False))
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        seen = _survey(self._listing(), False)
+        cut = grouped(spans(seen.indexes, part_bytes), part_bytes)
+        return [Part((seen.listing.root, seen.arrays, part.content), part.source_bytes) for part in cut]
+
+    def read(self, part: Part) -> Iterator[Chunk]:
+        root, arrays, pieces = part.content
+        for span in pieces:
+            assert isinstance(span, Span)
+            path = Listing(root, ()).full(span.file)
+            if span.file.path in arrays:
+                with opened(path, span.file) as stream:
+                    yield from _array_rows(stream, span.file, path)
+                continue
+            with opened(path, span.file, span.begin.offset, span.end) as stream:
+                for block in row_blocks(stream, _RULES, span.begin):
+                    yield from _block_rows(block, span.file.path, path)
+
+    def _listing(self) -> Listing:
+        return listed(self.path, EXTENSIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class ZippedJsonSource:
+    """Rows of JSON files that are compressed, and so can only be read from their beginning."""
+
+    path: str
+
+    @property
+    def kind(self) -> str:
+        return "jsonl"
+
+    @property
+    def root(self) -> str:
+        return self._listing().root
+
+    def options(self) -> Mapping[str, Any]:
+        return {}
+
+    def facts(self) -> Facts:
+        return _facts(_survey(self._listing(), True))
+
+    def rows(self) -> Iterator[Chunk]:
+        listing = self._listing()
+        for file in listing.files:
+            path = listing.full(file)
+            with opened(path, file, gzipped=True) as stream:
+                head, offset = text_head(stream, path)
+                if _is_array(head):
+                    yield from _array_rows(stream, file, path, head)
+                    continue
+                for block in row_blocks(stream, _RULES, Cut(offset, 0, 1), head=head):
+                    yield from _block_rows(block, file.path, path)
+
+    def _listing(self) -> Listing:
+        return listed(self.path, EXTENSIONS)
+
+
+def jsonl(path: str | os.PathLike[str]) -> JsonSource | ZippedJsonSource:
+    """Rows of JSON files, one object a line: a file, a folder or a pattern.
+
+    Objects in objects join their names with `/`. A file that is one array of objects is read as well, up to
+    256 MiB. Lines without anything are passed over.
+    """
+    place = checked_path(path, "jsonl")
+    return ZippedJsonSource(place) if is_gzip_name(place, EXTENSIONS) else JsonSource(place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Survey:
+    listing: Listing
+    schema: Schema
+    indexes: tuple[FileIndex, ...]
+    arrays: frozenset[str]  # the files that are one array each
+    rows: int | None
+
+
+def _facts(seen: _Survey) -> Facts:
+    return Facts(
+        layout="table",
+        schema=seen.schema,
+        rows=seen.rows,
+        source_bytes=seen.listing.source_bytes,
+        files=seen.listing.files,
+    )
+
+
+@lru_cache(maxsize=4)
+def _survey(listing: Listing, gzipped: bool) -> _Survey:
+    sample = _Sample()
+    indexes = []
+    arrays = set()
+    for file in listing.files:
+        path = sample.path = listing.full(file)
+        with opened(path, file, gzipped=gzipped) as stream:
+            head, offset = text_head(stream, path)
+            if _is_array(head):
+                rows = 0
+                for row in _array_rows(stream, file, path, head):
+                    rows += 1
+                    sample.add(row.values)
+                arrays.add(file.path)
+                indexes.append(FileIndex(file, (_START,), rows))
+            else:
+                begin = Cut(offset, 0, 1)
+                indexes.append(index_file(file, stream, _RULES, begin, head=head, look=sample.look))
+    rows = sum(index.rows for index in indexes)
+    if not sample.first:
+        path = listing.full(listing.files[0])
+        raise sample.problem or empty(path, "a file without rows", expected='lines such as {"label": 3}')
+    with located(path=path if len(indexes) == 1 else None):
+        schema = infer_rows(sample.first + sample.later)
+    return _Survey(listing, schema, tuple(indexes), frozenset(arrays), rows)
+
+
+class _Sample:
+    """The rows that the schema comes from: the first ones, and every so many of the others."""
+
+    def __init__(self) -> None:
+        self.first: list[Mapping[str, Any]] = []
+        self.later: list[Mapping[str, Any]] = []
+        self.problem: RekordError | None = None  # of the first row that is none
+        self.path = ""
+        self._first_bytes = 0
+        self._later_bytes = 0
+        self._every = 1
+        self._count = 0
+
+    def look(self, block: RowBlock) -> None:
+        """Look at some rows of a block."""
+        for i in range(block.rows):
+            if self._wants_next():
+                raw = block.row(i)
+                where = Location(path=self.path, row=block.first + i, line=int(block.lines[i]))
+                if raw.strip(_SPACE):
+                    self._add(_parsed(raw, where), len(raw))
+
+    def add(self, values: Mapping[str, Any] | RekordError) -> None:
+        """Look at a row that is there already, and takes no more memory if it is kept."""
+        if self._wants_next():
+            self._add(values, 0)
+
+    def _wants_next(self) -> bool:
+        if len(self.first) < FIRST_ROWS and self._first_bytes < FIRST_BYTES:
+            return True
+        self._count += 1
+        return self._count % self._every == 0
+
+    def _add(self, values: Mapping[str, Any] | RekordError, size_bytes: int) -> None:
+        if isinstance(values, RekordError):
+            self.problem = self.problem or values
+        elif not self._count:
+            self.first.append(values)
+            self._first_bytes += size_bytes
+        else:
+            self.later.append(values)
+            self._later_bytes += size_bytes
+            if len(self.later) > SAMPLED_ROWS or self._later_bytes > FIRST_BYTES:
+                # Every second one of them is still evenly spread.
+                self.later = self.later[::2]
+                self._later_bytes //= 2
+                self._every *= 2
+
+
+def _is_array(head: bytes) -> bool:
+    """Whether a file is one array, and not lines that are arrays each."""
+    if not head.lstrip(_SPACE).startswith(b"["):
+        return False
+    line, _, rest = head.lstrip(_SPACE).partition(b"\n")
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return True
+    return not rest.strip(_SPACE)
+
+
+def _block_rows(block: RowBlock | LostRow, path: str, full_path: str) -> Iterator[Row]:
+    if isinstance(block, LostRow):
+        yield Row(path, block.row, lost_row_error(block, full_path), block.line)
+        return
+    for i, line in enumerate(block.lines.tolist()):
+        raw = block.row(i)
+        if raw.strip(_SPACE):
+            where = Location(path=full_path, row=block.first + i, line=line)
+            yield Row(path, block.first + i, _parsed(raw, where), line)
+
+
+def _parsed(raw: bytes, where: Location) -> Mapping[str, Any] | RekordError:
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
+        return _bad_json(raw, failure, where)
+    return _as_row(value, where)
+
+
+def _as_row(value: object, where: Location) -> Mapping[str, Any] | RekordError:
+    if not isinstance(value, dict):
+        return error(
+            "E350",
+            f"a row is {_json_kind(value)}, not an object",
+            location=where,
+            expected='an object such as {"label": 3}',
+            found=shown(value),
+            do="write every row as an object with names: {...}",
+        )
+    if not any(isinstance(inner, dict) for inner in value.values()):
+        return value
+    try:
+        return flat_row(value, where.row or 0, None)
+    except RekordError as failure:
+        failure.location = where
+        return failure
+
+
+def _json_kind(value: object) -> str:
+    names = {list: "an array", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _bad_json(raw: bytes, failure: Exception, where: Location) -> RekordError:
+    try:
+        raw.decode()
+    except UnicodeDecodeError as wrong:
+        return not_utf8(raw, wrong.start, where, None)
+    return error(
+        "E355",
+        location=where,
+        expected="one whole JSON object in a line",
+        found=f"{_reason(failure)}: {shown(raw[:60].strip().decode(errors='replace'))}",
+        do="mend this line, or leave it out",
+    )
+
+
+def _reason(failure: Exception) -> str:
+    if isinstance(failure, RecursionError):
+        return "values nested too deeply"
+    return str(failure).removeprefix("JSON is malformed: ")[:60]
+
+
+def _array_rows(stream: ByteStream, file: SourceFile, path: str, head: bytes = b"") -> Iterator[Row]:
+    pieces = [head]
+    size_bytes = len(head)
+    while piece := stream.read(1 << 20):
+        pieces.append(piece)
+        size_bytes += len(piece)
+        if size_bytes > _MOST_ARRAY_BYTES:
+            raise error(
+                "E357",
+                "a JSON file that is one array is too large to be read whole",
+                location=Location(path=path),
+                expected=f"at most {_MOST_ARRAY_BYTES >> 20} MiB",
+                found="more",
+                do="write one object a line: jq -c '.[]' IN.json > OUT.jsonl",
+            )
+    raw = b"".join(pieces).removeprefix(b"\xef\xbb\xbf")
+    try:
+        values = msgspec.json.decode(raw, type=list[Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
+        raise damaged(path, "JSON file", _reason(failure)) from None
+    for i, value in enumerate(values):
+        yield Row(file.path, i, _as_row(value, Location(path=path, row=i)))

@@ -1,0 +1,260 @@
+"""Rows of text files: where they begin, and their bytes in blocks of whole rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rekord import _core
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.sources.base import Part, SourceFile
+from rekord.sources.files import READ_BYTES, ByteStream
+
+MOST_ROW_BYTES = 64 << 20
+"""A row that is longer than this is taken for a mistake."""
+
+_GRAIN_BYTES = 64 << 10
+_MOST_CUTS_SMALL = 64  # how finely a small file can be cut
+_HEAD_BYTES = 64 << 10
+_UTF8_MARK = b"\xef\xbb\xbf"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class Rules(NamedTuple):
+    """How rows end. With a delimiter, newlines may stand in quoted fields."""
+
+    delimiter: str | None = None
+
+    def scanner(self, offset: int, line: int) -> _core.RowScanner:
+        return _core.RowScanner(self.delimiter is not None, self.delimiter or ",", offset, line)
+
+
+class Cut(NamedTuple):
+    """A place where a row begins."""
+
+    offset: int
+    row: int
+    line: int
+
+
+class RowBlock(NamedTuple):
+    """Whole rows: row `i` is `data[starts[i]:starts[i + 1]]`, with the end of its line."""
+
+    data: bytes
+    starts: Any  # int64, one more than there are rows
+    lines: Any  # int64
+    first: int  # the number of the first row in the file
+    offset: int  # of data in the file
+
+    @property
+    def rows(self) -> int:
+        return len(self.lines)
+
+    def row(self, i: int) -> bytes:
+        """The bytes of one row."""
+        return self.data[self.starts[i] : self.starts[i + 1]]
+
+
+class LostRow(NamedTuple):
+    """A row whose bytes were not kept."""
+
+    row: int
+    line: int
+    code: str  # E357: too large. E358: a quote that is not closed
+
+
+class Span(NamedTuple):
+    """What one task reads of one file."""
+
+    file: SourceFile
+    begin: Cut
+    end: int
+
+
+class FileIndex(NamedTuple):
+    """Where a file can be cut."""
+
+    file: SourceFile
+    cuts: tuple[Cut, ...]
+    rows: int
+
+
+def text_head(stream: ByteStream, path: str) -> tuple[bytes, int]:
+    """The first bytes of a text file without the mark that may stand before them, and where they begin."""
+    head = stream.read(_HEAD_BYTES)
+    wide = head.startswith(_UTF16_MARKS)
+    if wide or b"\0" in head:
+        raise error(
+            "X521",
+            location=Location(path=path),
+            expected="text in UTF-8",
+            found="text in UTF-16" if wide else f"a zero byte at {head.index(0):,}",
+            likely="it was saved as `Unicode text`: such files begin with these two bytes" if wide else None,
+            do=f"iconv -f UTF-16 -t UTF-8 {path} > converted.txt" if wide else "name a text file",
+        )
+    marked = len(_UTF8_MARK) if head.startswith(_UTF8_MARK) else 0
+    return head[marked:], marked
+
+
+def after_head(stream: ByteStream, head: bytes, head_offset: int, begin: Cut) -> bytes:
+    """What was read of a stream from `begin` on; where nothing was, the stream is moved there."""
+    skipped = begin.offset - head_offset
+    while skipped > len(head):
+        head_part = stream.read(min(skipped - len(head), READ_BYTES))
+        if not head_part:
+            return b""
+        skipped -= len(head_part)
+    return head[skipped:]
+
+
+def row_blocks(
+    stream: ByteStream, rules: Rules, begin: Cut, *, head: bytes = b"", block_bytes: int = READ_BYTES
+) -> Iterator[RowBlock | LostRow]:
+    """All rows from `begin` on, in order. `head` are bytes that were already read from the stream."""
+    scanner = rules.scanner(begin.offset, begin.line)
+    row = begin.row  # the number of the first row that is not yet given out
+    pieces: list[bytes] = []  # what was read and not given out
+    base = begin.offset  # where that begins in the file
+    open_row: tuple[int, int] | None = None  # first byte and line of a row whose end was not yet seen
+    lost = False
+    while True:
+        block = head or stream.read(block_bytes)
+        head = b""
+        if not block:
+            break
+        starts, lines = scanner.feed(block)
+        end = scanner.offset
+        if not len(starts):
+            if open_row is None:
+                # A \r at the end may turn out to be the first byte of a row.
+                keep = 1 if block.endswith(b"\r") else 0
+                pieces, base = [block[len(block) - keep :]], end - keep
+            elif not lost:
+                pieces.append(block)
+                if end - open_row[0] > MOST_ROW_BYTES:
+                    pieces, lost = [], True
+            continue
+        pieces.append(block)
+        if lost and open_row is not None:
+            yield LostRow(row, open_row[1], "E357")
+            row += 1
+            base, pieces, open_row, lost = end - len(block), [block], None, False
+        data = b"".join(pieces)
+        if open_row is not None:
+            starts = np.concatenate([[open_row[0]], starts])
+            lines = np.concatenate([[open_row[1]], lines])
+        if len(starts) > 1:
+            yield RowBlock(
+                data[starts[0] - base : starts[-1] - base],
+                starts - starts[0],
+                lines[:-1],
+                row,
+                int(starts[0]),
+            )
+            row += len(starts) - 1
+        open_row = int(starts[-1]), int(lines[-1])
+        pieces, base = [data[open_row[0] - base :]], open_row[0]
+        if len(pieces[0]) > MOST_ROW_BYTES:
+            pieces, lost = [], True
+    if open_row is None:
+        return
+    if scanner.in_quotes or lost:
+        yield LostRow(row, open_row[1], "E358" if scanner.in_quotes else "E357")
+        return
+    data = b"".join(pieces)
+    yield RowBlock(data, np.array([0, len(data)]), np.array([open_row[1]]), row, open_row[0])
+
+
+def index_file(
+    file: SourceFile,
+    stream: ByteStream,
+    rules: Rules,
+    begin: Cut,
+    *,
+    head: bytes = b"",
+    look: Callable[[RowBlock], None] | None = None,
+) -> FileIndex:
+    """Find the places where a file can be cut, and let `look` see its rows on the way."""
+    grain = max(1, min(_GRAIN_BYTES, file.size_bytes // _MOST_CUTS_SMALL))
+    cuts = [begin]
+    rows = begin.row
+    for block in row_blocks(stream, rules, begin, head=head):
+        if isinstance(block, LostRow):
+            rows = block.row + 1
+            continue
+        rows = block.first + block.rows
+        starts = block.starts[:-1] + block.offset
+        # The first row that begins in each grain.
+        chosen = np.flatnonzero(np.diff(starts // grain, prepend=cuts[-1].offset // grain))
+        cuts += [Cut(int(starts[i]), block.first + int(i), int(block.lines[i])) for i in chosen]
+        if look is not None:
+            look(block)
+    return FileIndex(file, tuple(cuts), rows - begin.row)
+
+
+def spans(indexes: tuple[FileIndex, ...], part_bytes: int) -> Iterator[Span]:
+    """The rows of all files in pieces of about `part_bytes`."""
+    for index in indexes:
+        if not index.rows:
+            continue
+        begin = index.cuts[0]
+        for cut in index.cuts[1:]:
+            if cut.offset - begin.offset >= part_bytes:
+                yield Span(index.file, begin, cut.offset)
+                begin = cut
+        yield Span(index.file, begin, index.file.size_bytes)
+
+
+def grouped(pieces: Iterator[Span], part_bytes: int) -> list[Part]:
+    """Parts of one or several spans, so that many small files do not become many tasks."""
+    parts: list[Part] = []
+    group: list[Span] = []
+    group_bytes = 0
+    for piece in pieces:
+        piece_bytes = piece.end - piece.begin.offset
+        if group and group_bytes + piece_bytes > part_bytes:
+            parts.append(Part(tuple(group), group_bytes))
+            group, group_bytes = [], 0
+        group.append(piece)
+        group_bytes += piece_bytes
+    if group:
+        parts.append(Part(tuple(group), group_bytes))
+    return parts
+
+
+def lost_row_error(lost: LostRow, path: str) -> RekordError:
+    """What is said of a row whose bytes were not kept."""
+    where = Location(path=path, row=lost.row, line=lost.line)
+    if lost.code == "E358":
+        return error(
+            "E358",
+            location=where,
+            expected='a second " that ends the field',
+            found="the end of the file",
+            do="close the quote in the row that begins at this line",
+        )
+    return error(
+        "E357",
+        location=where,
+        expected=f"at most {MOST_ROW_BYTES >> 20} MiB in a row",
+        found="more bytes before the row ends",
+        do="look at this line: a quote that is not closed joins all lines after it into one row",
+    )
+
+
+def not_utf8(data: bytes, at: int, where: Location, column: str | None) -> RekordError:
+    """The error for a text whose byte `at` is the first that UTF-8 does not allow there."""
+    latin = data[at : at + 1] >= b"\xa0" and data[at + 1 : at + 2] < b"\x80"
+    return error(
+        "E353",
+        location=where.within(feature=column),
+        expected="text in UTF-8",
+        found=f"bytes {data[max(at - 4, 0) : at + 8].hex(' ')}",
+        likely="the file is in Latin-1 or Windows-1252: single bytes above 0x9f among ASCII"
+        if latin
+        else None,
+        do="iconv -f WINDOWS-1252 -t UTF-8 IN > OUT" if latin else "save the file in UTF-8",
+    )

@@ -1,0 +1,239 @@
+"""Rows from Python: any iterable of mappings or tuples, and what other libraries iterate over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Schema
+from rekord.schema.infer_rows import infer_rows
+from rekord.schema.refuse import shown
+from rekord.schema.rowforms import flat_row
+from rekord.sources.base import Facts, Row
+
+PEEKED_ROWS = 10_000
+"""How many rows a schema is inferred from, unless they are large."""
+
+PEEKED_BYTES = 64 << 20
+"""How many bytes of values it is inferred from at the most, give or take a row."""
+
+_VALUE_BYTES = 8
+
+
+def rows(iterable: Iterable[Any], *, names: Sequence[str] | None = None) -> RowsSource:
+    """Rows from an iterable: mappings (nested ones join their names with `/`), or tuples whose parts are `names`.
+
+    Tuples without `names` have the columns x, y and weight. What gives a new iterator each time, such as a list,
+    can be read again; an iterator or a generator once.
+    """
+    _check_names(names)
+    if isinstance(iterable, (str, bytes, bytearray, Mapping)) or not isinstance(iterable, Iterable):
+        raise error(
+            "U605",
+            f"rows cannot come from a {type(iterable).__name__}",
+            expected="an iterable of mappings or tuples",
+            found=shown(iterable),
+            do='give a list such as [{"label": 3}, …]',
+        )
+    once = isinstance(iterable, Iterator)
+    known = len(iterable) if isinstance(iterable, Sized) else None
+    return RowsSource("rows", lambda: iter(iterable), names=names, once=once, known_rows=known)
+
+
+class RowsSource:
+    """A serial source of single rows. `begin` gives an iterator over them from the first one.
+
+    `once` says that it can do so only once. `convert` makes of an item what a row can hold.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        begin: Callable[[], Iterator[Any]],
+        *,
+        names: Sequence[str] | None = None,
+        once: bool = False,
+        known_rows: int | None = None,
+        splits: tuple[str, ...] | None = None,
+        convert: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.kind = kind
+        self._begin = begin
+        self._names = None if names is None else tuple(names)
+        self._once = once
+        self._known_rows = known_rows
+        self._splits = splits
+        self._convert = convert
+        self._begun = False
+        self._waiting: list[Row] = []  # rows of a running iterator that a look at the first ones took from it
+        self._running: Iterator[Row] | None = None
+        self._schema: Schema | None = None
+
+    def options(self) -> Mapping[str, Any]:
+        return {"names": None if self._names is None else list(self._names)}
+
+    def facts(self) -> Facts:
+        """What is known without reading; the schema only after `peeked`."""
+        return Facts(layout="table", schema=self._schema, rows=self._known_rows, splits=self._splits)
+
+    def peeked(self, limit_rows: int = PEEKED_ROWS, limit_bytes: int = PEEKED_BYTES) -> Schema:
+        """The schema of the first rows, which are not lost: `rows` begins with them.
+
+        Rows that are none are passed over; where there are no others, the first of them is raised.
+        """
+        if self._schema is None:
+            running = self._start()
+            taken_bytes = 0
+            complete = False
+            while len(self._waiting) < limit_rows and taken_bytes < limit_bytes:
+                row = next(running, None)
+                if row is None:
+                    complete = True
+                    break
+                self._waiting.append(row)
+                taken_bytes += 0 if isinstance(row.values, RekordError) else size_bytes(row.values)
+            self._running = running
+            self._schema = inferred(self._waiting, complete=complete, has_splits=self._splits is not None)
+        return self._schema
+
+    def rows(self) -> Iterator[Row]:
+        """All rows, in order. An exception of the iterable's own passes through, with the row in its notes."""
+        waiting, running = self._waiting, self._running
+        self._waiting, self._running = [], None
+        if running is None:
+            return self._start()
+        return chain(_emptied(waiting), running)
+
+    def _start(self) -> Iterator[Row]:
+        if self._begun and self._once:
+            raise error(
+                "U616",
+                "the rows come from an iterator, which has been read already",
+                expected="an iterator that nobody has read from, or a list",
+                found="one that was read before",
+                do="make the iterator again, or give a list or an object whose iter() begins anew",
+            )
+        self._begun = True
+        return self._read()
+
+    def _read(self) -> Iterator[Row]:
+        plain: set[type] = set()
+        position = 0
+        items: Iterator[Any] | None = None
+        while True:
+            try:
+                if items is None:
+                    items = self._begin()
+                item = next(items)
+                if self._convert is not None:
+                    item = self._convert(item)
+            except StopIteration:
+                return
+            except Exception as failure:
+                noted(failure, position)
+                raise
+            yield Row("", position, _values(item, position, self._names, plain))
+            position += 1
+
+
+def noted(failure: Exception, position: int) -> None:
+    """Say in an exception that is not ours which row it kept from us."""
+    if isinstance(failure, RekordError):
+        failure.location = failure.location.within(row=position)
+    elif hasattr(failure, "add_note"):  # from Python 3.11 on
+        failure.add_note(f"rekord was reading row {position:,} when this was raised")
+
+
+def inferred(rows: Iterable[Row], *, complete: bool, has_splits: bool = False) -> Schema:
+    """The schema that the good ones of these rows fit. `split` says where a row goes, and is no column of it."""
+    good: list[Mapping[str, Any]] = []
+    bad: RekordError | None = None
+    for row in rows:
+        if isinstance(row.values, RekordError):
+            bad = bad or row.values
+        elif has_splits:
+            good.append({name: value for name, value in row.values.items() if name != "split"})
+        else:
+            good.append(row.values)
+    if bad is not None and not good:
+        raise bad
+    schema = infer_rows(good)
+    return schema.with_evidence({**schema.evidence, "complete": complete})
+
+
+def size_bytes(values: Mapping[str, Any]) -> int:
+    """About how much memory the values of a row take."""
+    total = 0
+    for value in values.values():
+        if isinstance(value, (bytes, str)):
+            total += len(value)
+        elif hasattr(value, "nbytes"):
+            total += int(value.nbytes)
+        else:
+            total += _VALUE_BYTES * len(value) if isinstance(value, (list, tuple)) else _VALUE_BYTES
+    return total
+
+
+def as_pixels(value: Any) -> Any:
+    """A Pillow image as an array, where that is its pixels and nothing else; other values as they are."""
+    mode = getattr(value, "mode", None)
+    if mode in ("L", "RGB", "RGBA", "I;16", "F") and hasattr(value, "getbands"):
+        return np.asarray(value)
+    return value
+
+
+def _values(
+    item: Any, position: int, names: tuple[str, ...] | None, plain: set[type]
+) -> Mapping[str, Any] | RekordError:
+    if type(item) is dict and _is_flat(item, plain):
+        return item
+    try:
+        return flat_row(item, position, names)
+    except RekordError as failure:
+        return error(
+            "E325",
+            failure.what,
+            location=Location(row=position),
+            expected=failure.expected,
+            found=failure.found,
+            do=failure.do,
+        )
+
+
+def _is_flat(row: dict[Any, Any], plain: set[type]) -> bool:
+    """Whether a dict is a row as it stands. `plain` are the types of values that are known to be no mappings."""
+    for name, value in row.items():
+        if type(name) is not str:
+            return False
+        kind = type(value)
+        if kind not in plain:
+            if issubclass(kind, Mapping):
+                return False
+            plain.add(kind)
+    return True
+
+
+def _emptied(rows: list[Row]) -> Iterator[Row]:
+    """The rows one after another, each let go before the next."""
+    rows.reverse()
+    while rows:
+        yield rows.pop()
+
+
+def _check_names(names: object) -> None:
+    if names is None:
+        return
+    good = isinstance(names, (list, tuple)) and all(isinstance(name, str) and name for name in names)
+    if not good or len(set(names)) < len(names):  # type: ignore[arg-type, call-overload]
+        raise error(
+            "U605",
+            f"`names` cannot be {shown(names)}",
+            expected="a list of names, each once, for the parts of a tuple",
+            found=shown(names),
+            do='names=("image", "label")',
+        )

@@ -1,0 +1,354 @@
+"""Pascal VOC's folders as rows: one an image, with the boxes of its xml file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema.labelmap import LabelItem
+from rekord.schema.refuse import shown
+from rekord.sources.annotated import (
+    MOST_LABEL_BYTES,
+    Annotated,
+    Entry,
+    Listing,
+    below,
+    box_array,
+    classes_of,
+    file_facts,
+    find_image,
+    in_order,
+    label_items,
+    label_option,
+    listed_twice,
+    named,
+    no_class,
+    no_image,
+    nothing_here,
+    ordered_splits,
+    read_whole,
+    seen_once,
+    source_files,
+    split_of,
+    without_trainval,
+)
+from rekord.sources.trees import folder_path, given_path, is_picture, stem
+from rekord.sources.voc_xml import Annotation, parse_annotation
+from rekord.storage.files import LOCAL
+
+VOC_CLASSES = (
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car",
+    "cat", "chair", "cow", "diningtable", "dog", "horse", "motorbike",
+    "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
+)  # fmt: skip
+_FLAGS = ("difficult", "truncated", "occluded")
+
+
+def voc(
+    path: str | os.PathLike[str],
+    *,
+    lists: Sequence[str] | None = None,
+    label_map: str | os.PathLike[str] | None = None,
+) -> Voc:
+    """The images of a Pascal VOC folder with the boxes of their xml files.
+
+    `Annotations/*.xml` and `JPEGImages`, with the lists `ImageSets/Main/SPLIT.txt` as splits: train, val and
+    test, or trainval where these are not there; `lists` names others. Without lists every xml file is a row.
+    Xml files that lie beside their images are read as well, in one folder or in one a split.
+
+    Classes get ids from 1: in VOC's own order where all of them are among VOC's twenty, else in the order of
+    their names' bytes; `label_map` gives other ids. Boxes are the pixels that the xml names, unchanged. Where
+    an xml lacks `difficult`, `truncated` or `occluded` and others have it, it is 0, and a missing `pose` is
+    "Unspecified". An image of a list without its xml is a bad row, except in a test list that has none at all:
+    the images of such a test set have no boxes.
+    """
+    names = None if lists is None else tuple([str(name) for name in lists])
+    return Voc(given_path(path), names, label_items(label_map))
+
+
+class _Pair(NamedTuple):
+    xml: str | None  # below the root
+    image: str
+    name: str
+    split: str | None
+
+
+class _Bad(NamedTuple):
+    """A row that there is not; its error is made where the row is read."""
+
+    kind: str
+    name: str
+    other: str
+    file: str
+    line: int | None
+
+
+class _Named(NamedTuple):
+    """An xml file that is meant: by a list, or because it is there."""
+
+    name: str
+    split: str | None
+    list_file: str | None
+    line: int | None
+
+
+@dataclass(eq=False)
+class Voc(Annotated):
+    """The source that `voc` makes."""
+
+    root: str
+    lists: tuple[str, ...] | None
+    items: tuple[LabelItem, ...] | None
+
+    kind = "voc"
+
+    def options(self) -> Mapping[str, Any]:
+        lists = None if self.lists is None else list(self.lists)
+        return {"lists": lists, "label_map": label_option(self.items)}
+
+    def look(self) -> Listing:
+        folder_path(self.root)
+        entries: list[Entry] = []
+        files: dict[str, os.stat_result] = {}
+        taken: dict[str, str] = {}
+        for place in _places(self.root):
+            entries += self._entries(place, files, taken)
+        if not entries:
+            raise nothing_here(
+                self.root,
+                "no annotations of Pascal VOC here",
+                "Annotations/*.xml, or xml files beside their images",
+                "no xml files",
+                "name the folder that has Annotations and JPEGImages in it",
+            )
+        names: set[str] = set()
+        seen: set[str] = set()
+        for entry in entries:
+            if isinstance(entry.content, _Pair) and entry.content.xml is not None:
+                try:
+                    annotation = self._annotation(entry.content.xml)
+                except RekordError:
+                    continue  # its row will say so
+                names |= {one.name for one in annotation.objects}
+                seen |= {flag for one in annotation.objects for flag in one.given}
+        own = VOC_CLASSES if names <= set(VOC_CLASSES) else tuple(sorted(names, key=os.fsencode))
+        ids = classes_of(own if names else (), self.items)
+        has = tuple([name for name in (*_FLAGS, "view") if name in seen])
+        return Listing(
+            entries=in_order(entries),
+            files=source_files(files),
+            classes=named(ids, self.items),
+            has=has,
+            splits=ordered_splits(
+                [entry.content.split for entry in entries if isinstance(entry.content, _Pair)]
+            ),
+            context=(ids, has),
+        )
+
+    def _entries(
+        self, place: _Place, files: dict[str, os.stat_result], taken: dict[str, str]
+    ) -> Iterator[Entry]:
+        meant = list(self._meant(place, files))
+        xmls = {one.name: file_facts(os.path.join(place.xmls, f"{one.name}.xml")) for one in meant}
+        labelled = {one.list_file for one in meant if xmls[one.name] is not None}
+        for one in meant:
+            xml = below(self.root, os.path.join(place.xmls, f"{one.name}.xml"))
+            facts = xmls[one.name]
+            at = one.list_file or xml
+            position = 0 if one.line is None else one.line - 1
+            found = self._image(place, one.name, xml if facts is not None else None)
+            unlabelled = one.split == "test" and one.list_file not in labelled
+            bad = None
+            if found is None:
+                bad = _Bad("image", one.name, below(self.root, place.images), at, one.line)
+            elif facts is None and not unlabelled:
+                bad = _Bad("xml", one.name, xml, at, one.line)
+            elif (before := seen_once(taken, below(self.root, found[0]), at)) is not None:
+                bad = _Bad("twice", one.name, before, at, one.line)
+            if bad is not None or found is None:
+                yield Entry(at, position, 0, bad, one.line)
+                continue
+            image = below(self.root, found[0])
+            files[image] = found[1]
+            cost = found[1].st_size
+            if facts is not None:
+                files[xml] = facts
+                cost += facts.st_size
+            name = below(place.images, found[0])
+            yield Entry(image, 0, cost, _Pair(xml if facts is not None else None, image, name, one.split))
+
+    def _meant(self, place: _Place, files: dict[str, os.stat_result]) -> Iterator[_Named]:
+        """What the lists name, or every xml file where there are none."""
+        lists = list(_lists(place, self.lists))
+        for split, path in lists:
+            facts = file_facts(path)
+            if facts is not None:
+                files[below(self.root, path)] = facts
+            data = read_whole(path, MOST_LABEL_BYTES, "X532")
+            for line, text in enumerate(data.decode("utf-8", "surrogateescape").splitlines(), 1):
+                words = text.split()
+                if words and not words[0].startswith("#"):
+                    yield _Named(_listed_name(words[0]), split, below(self.root, path), line)
+        if lists:
+            return
+        for entry in LOCAL.list(place.xmls):
+            if entry.kind != "folder" and entry.name.lower().endswith(".xml"):
+                yield _Named(os.path.splitext(entry.name)[0], place.split, None, None)
+
+    def _image(self, place: _Place, name: str, xml: str | None) -> tuple[str, os.stat_result] | None:
+        """The image of an xml file: the one of its name, else the one that it names itself."""
+        found = _beside(place.images, name)
+        if found is None and xml is not None:
+            try:
+                said = self._annotation(xml).filename
+            except RekordError:
+                return None
+            found = find_image(place.images, said) if said else None
+        return found
+
+    def _annotation(self, xml: str) -> Annotation:
+        path = self.place(xml)
+        return parse_annotation(read_whole(path, MOST_LABEL_BYTES, "E371"), path)
+
+    def row(self, entry: Entry, context: tuple[dict[str, int], tuple[str, ...]]) -> dict[str, Any]:
+        pair = entry.content
+        if isinstance(pair, _Bad):
+            raise self._refused(pair)
+        ids, has = context
+        annotation = Annotation() if pair.xml is None else self._annotation(pair.xml)
+        for one in annotation.objects:
+            if one.name not in ids:
+                at = Location(path=self.place(pair.xml), line=one.line)
+                raise no_class("an object", one.name, "a class of the label map", at)
+        labels = [ids[one.name] for one in annotation.objects]
+        values: dict[str, Any] = {
+            "image": Path(self.root) / pair.image,
+            "filename": pair.name,
+            "source_id": pair.name,
+            "boxes": box_array([one.box for one in annotation.objects]),
+            "labels": np.array(labels, np.int64),
+            "class_names": [one.name for one in annotation.objects],
+            "box_names": [f"the object at line {one.line:,} of its xml" for one in annotation.objects],
+        }
+        for flag in _FLAGS:
+            if flag in has:
+                values[flag] = np.array([one.given.get(flag, 0) for one in annotation.objects], np.int64)
+        if "view" in has:
+            values["view"] = [str(one.given.get("view", "Unspecified")) for one in annotation.objects]
+        if annotation.width and annotation.height:
+            values.update({"width": annotation.width, "height": annotation.height})
+        if pair.split is not None:
+            values["split"] = pair.split
+        return values
+
+    def _refused(self, bad: _Bad) -> RekordError:
+        at = Location(path=self.place(bad.file), line=bad.line)
+        if bad.kind == "twice":
+            return listed_twice(bad.name, bad.other, at)
+        if bad.kind == "image":
+            return no_image(bad.name, self.place(bad.other), at)
+        return error(
+            "E366",
+            f"the xml file of {shown(bad.name)} is not there",
+            location=at,
+            expected=self.place(bad.other),
+            found="no such file",
+            do="fetch the xml file, or take the image off the list",
+        )
+
+
+class _Place(NamedTuple):
+    """A folder of xml files and the one of their images."""
+
+    xmls: str
+    images: str
+    sets: str | None
+    split: str | None
+
+
+def _places(root: str) -> list[_Place]:
+    for folder in (root, *_inner(root)):
+        xmls = _first_folder(folder, "Annotations", "annotations")
+        if xmls is not None:
+            images = _first_folder(folder, "JPEGImages", "images", "Images", "PNGImages") or folder
+            return [_Place(xmls, images, _first_folder(folder, "ImageSets"), None)]
+    folders = [entry.name for entry in LOCAL.list(root) if entry.kind == "folder" and split_of(entry.name)]
+    places = []
+    for name in folders:
+        folder = os.path.join(root, name)
+        xmls = _first_folder(folder, "Annotations", "annotations") or folder
+        images = _first_folder(folder, "JPEGImages", "images", "Images") or xmls
+        places.append(_Place(xmls, images, None, name.lower()))
+    return places or [_Place(root, root, None, None)]
+
+
+def _inner(root: str) -> Iterator[str]:
+    """VOC's archives unpack to VOCdevkit/VOC2012."""
+    kits = [root, os.path.join(root, "VOCdevkit")]
+    for kit in kits:
+        if os.path.isdir(kit):
+            years = [entry.name for entry in LOCAL.list(kit) if entry.kind == "folder"]
+            years = [name for name in years if name.upper().startswith("VOC") and name[3:].isdigit()]
+            if len(years) == 1:
+                yield os.path.join(kit, years[0])
+
+
+def _first_folder(folder: str, *names: str) -> str | None:
+    paths = [os.path.join(folder, name) for name in names]
+    return next((path for path in paths if os.path.isdir(path)), None)
+
+
+def _lists(place: _Place, wanted: tuple[str, ...] | None) -> Iterator[tuple[str, str]]:
+    """The lists of a folder with the splits that they are; the other files in there are lists of single classes."""
+    folder = None if place.sets is None else os.path.join(place.sets, "Main")
+    found = {}
+    if folder is not None and os.path.isdir(folder):
+        for name in wanted or ("train", "val", "valid", "validation", "test", "trainval"):
+            path = os.path.join(folder, f"{name}.txt")
+            if os.path.isfile(path):
+                found[name] = path
+    missing = [name for name in wanted or () if name not in found]
+    if missing:
+        raise nothing_here(
+            folder or place.xmls,
+            f"there is no list {shown(missing[0])}",
+            f"ImageSets/Main/{missing[0]}.txt",
+            "no such file",
+            "lists= names of files in ImageSets/Main, without .txt",
+        )
+    for name in found if wanted else without_trainval(found):
+        yield name, found[name]
+
+
+def _listed_name(word: str) -> str:
+    """The name of an image in a list; some lists hold paths, and none may lead out of the folder."""
+    parts = [part for part in word.replace("\\", "/").split("/") if part not in ("", ".")]
+    if word.startswith("/") or ".." in parts:
+        parts = parts[-1:]
+    if len(parts) > 1 and parts[0] in ("JPEGImages", "images"):
+        parts = parts[1:]
+    return stem("/".join(parts))
+
+
+def _beside(folder: str, name: str) -> tuple[str, os.stat_result] | None:
+    """The image with this name and any extension of pictures."""
+    return (
+        find_image(folder, name)
+        if is_picture(name)
+        else find_image(folder, name + ".jpg") or _any(folder, name)
+    )
+
+
+def _any(folder: str, name: str) -> tuple[str, os.stat_result] | None:
+    for extension in (".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".webp", ".gif"):
+        found = find_image(folder, name + extension)
+        if found is not None:
+            return found
+    return None

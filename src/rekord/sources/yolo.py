@@ -1,0 +1,333 @@
+"""YOLO's folders as rows: one an image, with the boxes of its label file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema.labelmap import LabelItem
+from rekord.schema.refuse import shown
+from rekord.sources.annotated import (
+    MOST_LABEL_BYTES,
+    Annotated,
+    Entry,
+    Listing,
+    box_array,
+    classes_of,
+    file_facts,
+    in_order,
+    label_items,
+    label_option,
+    listed_twice,
+    named,
+    no_class,
+    nothing_here,
+    ordered_splits,
+    read_whole,
+    seen_once,
+    source_files,
+    split_of,
+)
+from rekord.sources.base import SourceFile
+from rekord.sources.trees import folder_path, given_path, pictures_below, stem
+from rekord.sources.yolo_names import class_names
+from rekord.storage.files import LOCAL
+
+# Texts that lie in the folders of labels and are none.
+_NO_LABELS = frozenset(
+    ("classes.txt", "train.txt", "val.txt", "valid.txt", "test.txt", "trainval.txt", "notes.txt")
+)
+_DARKNET = {"obj_train_data": "train", "obj_valid_data": "valid", "obj_test_data": "test"}
+_MOST_CLASSES = 1 << 20
+_LEAST_DECIMALS, _MOST_DECIMALS = 3, 9
+
+
+def yolo(path: str | os.PathLike[str], *, label_map: str | os.PathLike[str] | None = None) -> Yolo:
+    """The images below a folder with the boxes of their label files.
+
+    The label file of `images/train/1.jpg` is `labels/train/1.txt`, or `images/train/1.txt` where there is no
+    folder of labels; `train/images` with `train/labels` is read as well. Folders called like a split are the
+    splits. An image without a label file has no boxes.
+
+    Names of classes come from a yaml file with `names:`, `classes.txt` or a `.names` file; where there is none,
+    the numbers are the names. Class 0 gets the id 1, and so on: detection keeps 0 for the background;
+    `label_map` gives ids by name instead. Rows have `boxes_normalised`, from 0 to 1. A line with more than two
+    points is an outline, and its box is what encloses it. An edge that leaves the image by no more than the
+    rounding of the written digits is put back on the border.
+    """
+    return Yolo(given_path(path), label_items(label_map))
+
+
+class _Pair(NamedTuple):
+    image: str  # below the root
+    labels: str | None
+    split: str | None
+
+
+class _Bad(NamedTuple):
+    """A row that there is not: labels without an image, or a second image for one label file."""
+
+    kind: str
+    file: str
+    other: str
+
+
+class _Context(NamedTuple):
+    names: tuple[str, ...] | None  # by number; None where the numbers are the names
+    ids: dict[str, int]
+
+
+@dataclass(eq=False)
+class Yolo(Annotated):
+    """The source that `yolo` makes."""
+
+    root: str
+    items: tuple[LabelItem, ...] | None
+
+    kind = "yolo"
+
+    def options(self) -> Mapping[str, Any]:
+        return {"label_map": label_option(self.items)}
+
+    def look(self) -> Listing:
+        tree = pictures_below(folder_path(self.root))
+        if not tree.files:
+            raise nothing_here(
+                self.root,
+                "no images here",
+                "images/*.jpg and labels/*.txt, at any depth",
+                f"{tree.ignored:,} other files",
+                "name the folder that has images and labels in it",
+            )
+        texts = dict(_texts(self.root))
+        entries, files = self._entries(tree.files, texts)
+        names, name_file = class_names(self.root)
+        if name_file is not None:
+            facts = file_facts(name_file)
+            if facts is not None:
+                files[os.path.relpath(name_file, self.root).replace(os.sep, "/")] = facts
+        known = names if names is not None else self._numbers(entries)
+        ids = classes_of(known, self.items)
+        return Listing(
+            entries=in_order(entries),
+            files=source_files(files),
+            classes=named(ids, self.items),
+            splits=ordered_splits(
+                [entry.content.split for entry in entries if isinstance(entry.content, _Pair)]
+            ),
+            context=_Context(names, ids),
+        )
+
+    def _entries(
+        self, images: tuple[SourceFile, ...], texts: dict[str, os.stat_result]
+    ) -> tuple[list[Entry], dict[str, os.stat_result]]:
+        entries: list[Entry] = []
+        files: dict[str, os.stat_result] = {}
+        taken: dict[str, str] = {}
+        folders = set()
+        for image in images:
+            labels = next((path for path in _label_paths(image.path) if path in texts), None)
+            folders.add(image.path.rpartition("/")[0])
+            facts = file_facts(os.path.join(self.root, image.path))
+            if facts is not None:
+                files[image.path] = facts
+            before = None if labels is None else seen_once(taken, labels, image.path)
+            content: _Pair | _Bad = _Pair(image.path, labels, _split(image.path))
+            if before is not None:
+                content = _Bad("twice", image.path, before)
+            entries.append(Entry(image.path, 0, image.size_bytes, content))
+        for path, facts in texts.items():
+            if path in taken:
+                files[path] = facts
+            elif _is_orphan(self.root, path, folders):
+                entries.append(Entry(path, 0, 0, _Bad("orphan", path, "")))
+        return entries, files
+
+    def _numbers(self, entries: list[Entry]) -> tuple[str, ...]:
+        """The numbers of all classes up to the greatest one in any label file, as names."""
+        most = -1
+        for entry in entries:
+            if isinstance(entry.content, _Pair) and entry.content.labels is not None:
+                try:
+                    most = max([most, *[one.number for one in self._lines(entry.content.labels)]])
+                except RekordError:
+                    continue  # its row will say so
+        return tuple([str(number) for number in range(most + 1)])
+
+    def _lines(self, labels: str) -> Iterator[_Line]:
+        path = self.place(labels)
+        data = read_whole(os.path.join(self.root, labels), MOST_LABEL_BYTES, "E372")
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as failure:
+            line = data.count(b"\n", 0, failure.start) + 1
+            found = data[failure.start : failure.start + 8].hex(" ")
+            raise _bad_line(path, line, "a label file is not UTF-8", found) from None
+        for line, words in enumerate(text.split("\n"), 1):
+            if words.strip():
+                yield _line(words.split(), path, line)
+
+    def row(self, entry: Entry, context: _Context) -> dict[str, Any]:
+        content = entry.content
+        if isinstance(content, _Bad):
+            raise self._refused(content)
+        boxes, labels, names, whose = [], [], [], []
+        for one in self._lines(content.labels) if content.labels is not None else ():
+            at = Location(path=self.place(content.labels), line=one.line)
+            if context.names is not None and one.number >= len(context.names):
+                raise no_class("a box", one.number, f"a class from 0 to {len(context.names) - 1}", at)
+            name = str(one.number) if context.names is None else context.names[one.number]
+            if name not in context.ids:
+                raise no_class("a box", name, "a class of the label map", at)
+            boxes.append(one.box)
+            labels.append(context.ids[name])
+            names.append(name)
+            whose.append(f"line {one.line:,} of its label file")
+        values = {
+            "image": Path(self.root) / content.image,
+            "filename": content.image,
+            "source_id": content.image,
+            "boxes_normalised": box_array(boxes),
+            "labels": np.array(labels, np.int64),
+            "class_names": names,
+            "box_names": whose,
+        }
+        if content.split is not None:
+            values["split"] = content.split
+        return values
+
+    def _refused(self, bad: _Bad) -> RekordError:
+        at = Location(path=self.place(bad.file))
+        if bad.kind == "twice":
+            return listed_twice(stem(bad.file), self.place(bad.other), at)
+        return error(
+            "E373",
+            "labels have no image",
+            location=at,
+            expected=f"an image called {shown(stem(os.path.basename(bad.file)[:-4]))} beside, or below images",
+            found="none",
+            do="fetch the image, or take the label file away",
+        )
+
+
+class _Line(NamedTuple):
+    line: int
+    number: int
+    box: tuple[float, float, float, float]
+
+
+def _line(words: list[str], path: str, line: int) -> _Line:
+    """One object: `class cx cy w h`, or `class x y x y x y …` for an outline."""
+    try:
+        number, values = float(words[0]), [float(word) for word in words[1:]]
+    except ValueError:
+        raise _bad_line(
+            path, line, "a line of a label file has a word that is no number", " ".join(words)
+        ) from None
+    if not number.is_integer() or not 0 <= number < _MOST_CLASSES:
+        raise _bad_line(path, line, "a line of a label file begins with no class", words[0])
+    if len(values) != 4 and (len(values) < 6 or len(values) % 2):
+        likely = "the sixth number is a confidence: these are predictions" if len(values) == 5 else None
+        raise _bad_line(
+            path,
+            line,
+            "a line of a label file has a number too many or too few",
+            f"{len(words)} numbers",
+            likely,
+        )
+    decimals = max([len(word.lower().partition("e")[0].partition(".")[2]) for word in words[1:]])
+    rounding = 10.0 ** -min(max(decimals, _LEAST_DECIMALS), _MOST_DECIMALS)
+    wrong = next((value for value in values if not -rounding <= value <= 1 + rounding), None)
+    if wrong is not None:
+        likely = "these are pixels" if wrong > 2 else None
+        raise _bad_line(path, line, "a line of a label file is not normalised", f"{wrong:g}", likely)
+    if len(values) == 4:
+        x, y, width, height = values
+        edges = x - width / 2, y - height / 2, x + width / 2, y + height / 2
+    else:
+        edges = min(values[0::2]), min(values[1::2]), max(values[0::2]), max(values[1::2])
+    left, top, right, bottom = [_on_border(edge, rounding) for edge in edges]
+    return _Line(line, int(number), (left, top, right, bottom))
+
+
+def _on_border(edge: float, rounding: float) -> float:
+    if -rounding <= edge < 0:
+        return 0.0
+    return 1.0 if 1 < edge <= 1 + rounding else edge
+
+
+def _bad_line(path: str, line: int, what: str, found: str, likely: str | None = None) -> RekordError:
+    return error(
+        "E372",
+        what,
+        location=Location(path=path, line=line),
+        expected="class cx cy w h, the last four from 0 to 1; or class and the points of an outline",
+        found=found if len(found) <= 60 else found[:59] + "…",
+        likely=likely,
+        do=f"mend line {line:,} of the label file",
+    )
+
+
+def _texts(root: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Every text file below the root that can be a label file."""
+    seen: set[tuple[int, int]] = set()
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        identity = LOCAL.stat(os.path.join(root, folder)).identity
+        if identity in seen:
+            continue
+        seen.add(identity)
+        for entry in LOCAL.list(os.path.join(root, folder)):
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.name.startswith("."):
+                continue
+            if entry.kind == "folder":
+                folders.append(path)
+            elif entry.name.lower().endswith(".txt") and entry.name.lower() not in _NO_LABELS:
+                facts = file_facts(os.path.join(root, path))
+                if facts is not None:
+                    yield path, facts
+
+
+def _label_paths(image: str) -> Iterator[str]:
+    """Where the label file of an image may be: in `labels` for the last `images` of its path, else beside it."""
+    name = f"{stem(image)}.txt"
+    parts = name.split("/")
+    for i in range(len(parts) - 2, -1, -1):
+        if parts[i].lower() == "images":
+            yield "/".join([*parts[:i], "labels", *parts[i + 1 :]])
+            break
+    yield name
+    if len(parts) == 1:
+        yield f"labels/{name}"
+
+
+def _split(path: str) -> str | None:
+    for folder in path.lower().split("/")[:-1]:
+        split = _DARKNET.get(folder) or split_of(folder)
+        if split is not None:
+            return split
+    return None
+
+
+def _is_orphan(root: str, path: str, image_folders: set[str]) -> bool:
+    """Whether a text that no image has is a label file: it lies among labels, or reads like one."""
+    folders = path.split("/")[:-1]
+    if "labels" in [folder.lower() for folder in folders]:
+        return True
+    if "/".join(folders) not in image_folders:
+        return False
+    try:
+        with open(os.path.join(root, path), "rb") as file:
+            first = file.readline(4096).decode("ascii").split()
+        return len(first) >= 5 and _line(first, path, 1).number >= 0
+    except (OSError, ValueError, RekordError):
+        return False

@@ -1,0 +1,101 @@
+"""What a person gave, as a source; and the layout that fits it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rekord.errors import RekordError, error
+from rekord.layouts.base import Layout
+from rekord.layouts.classification import classification
+from rekord.layouts.deeplab import deeplab
+from rekord.layouts.detection import detection
+from rekord.layouts.plain import Plain
+from rekord.schema.refuse import near_miss, shown
+from rekord.sources.base import Facts, Source
+from rekord.sources.frameworks import framework_of
+from rekord.sources.rows import rows as rows_source
+
+LAYOUTS = ("auto", "classification", "deeplab", "detection", "table", "text")
+
+
+def as_source(rows: Any, *, names: Sequence[str] | None = None) -> Source:
+    """The source that an object is, or that is made of it."""
+    if hasattr(rows, "facts") and (hasattr(rows, "parts") or hasattr(rows, "rows")):
+        return rows  # type: ignore[no-any-return]
+    if isinstance(rows, (str, os.PathLike)):
+        from rekord.sources.detect import detect
+
+        return detect(rows)
+    framework = framework_of(rows)
+    if framework is not None:
+        return framework(rows)  # type: ignore[no-any-return]
+    module = type(rows).__module__.split(".")[0]
+    if module == "pyarrow":
+        from rekord.sources.arrow import arrow
+
+        return arrow(rows)
+    if module in ("pandas", "polars") and hasattr(rows, "columns"):
+        from rekord.sources.arrays import pandas, polars
+
+        return pandas(rows) if module == "pandas" else polars(rows)
+    if isinstance(rows, Mapping):
+        from rekord.sources.arrays import columns
+
+        return columns(rows)
+    return rows_source(rows, names=names)
+
+
+def layout_for(source: Source, facts: Facts, name: str | None) -> Layout:
+    """The layout of this name, or the one that fits the source, with what the source knows of classes."""
+    if name is not None and name not in LAYOUTS:
+        near = near_miss(name, LAYOUTS)
+        raise error(
+            "U605",
+            f"`layout` cannot be {shown(name)}",
+            expected="one of " + ", ".join(LAYOUTS),
+            found=shown(name),
+            do=f"did you mean {near!r}?" if near else 'layout="auto"',
+        )
+    wanted = facts.layout if name in (None, "auto") else name
+    if wanted in ("table", "text"):
+        return Plain(_schema_of(source, facts))
+    if wanted != facts.layout and facts.layout in ("table", "text"):
+        raise _unfit(source, facts, str(wanted))
+    classes = facts.classes
+    if wanted == "classification":
+        return classification(classes=classes, optional_labels=bool(facts.extra.get("optional_labels")))
+    if wanted == "deeplab":
+        return deeplab(
+            classes=facts.extra.get("classes") or (len(classes) if classes else 21),
+            ignore=facts.extra.get("ignore", 255),
+            colours=facts.extra.get("colours"),
+            optional_masks=bool(facts.extra.get("optional_masks")),
+        )
+    return detection(classes=_by_id(facts), has=tuple(facts.extra.get("has", ())))
+
+
+def _by_id(facts: Facts) -> dict[int, str]:
+    names = facts.classes or ()
+    ids = facts.class_ids or range(1, len(names) + 1)
+    return dict(zip(ids, names, strict=True))
+
+
+def _schema_of(source: Any, facts: Facts) -> Any:
+    if facts.schema is not None:
+        return facts.schema
+    inner = getattr(source, "source", source)
+    if hasattr(inner, "peeked"):
+        return inner.peeked()
+    raise _unfit(source, facts, "table")
+
+
+def _unfit(source: Any, facts: Facts, wanted: str) -> RekordError:
+    return error(
+        "U620",
+        f"a source of the kind {source.kind} has no rows for the layout {wanted!r}",
+        expected=f"a source that fits it; this one fits {facts.layout!r}",
+        found=source.kind,
+        do="leave layout= out, or choose another source of rk.sources",
+    )
