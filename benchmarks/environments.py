@@ -9,7 +9,13 @@ from functools import cache
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent / ".venvs"
-_PACKAGES = {"tfrecord": ["tfrecord", "numpy"], "dali": ["nvidia-dali-cuda120", "numpy"]}
+_TORCH = ["torch==2.13.0"]  # alone and first: resolved together with others, pip may choose another build of it
+_STEPS = {
+    "tfrecord": [["tfrecord", "numpy"]],
+    "dali": [["nvidia-dali-cuda120", "numpy"]],
+    "litdata": [_TORCH, ["litdata", "numpy"]],
+    "streaming": [_TORCH, ["mosaicml-streaming", "numpy"]],
+}
 
 OWN = "own"
 
@@ -27,9 +33,10 @@ def python_of(environment: str) -> str:
     python, ready = folder / "bin" / "python", folder / ".ready"
     if not ready.exists():
         shutil.rmtree(folder, ignore_errors=True)
-        print(f"installing {_PACKAGES[environment][0]} …", file=sys.stderr)
+        print(f"installing {_STEPS[environment][-1][0]} …", file=sys.stderr)
         _run([sys.executable, "-m", "venv", str(folder)])
-        _run([str(python), "-m", "pip", "install", "-q", *_PACKAGES[environment]])
+        for packages in _STEPS[environment]:
+            _run([str(python), "-m", "pip", "install", "-q", *packages])
         ready.touch()
     return str(python)
 

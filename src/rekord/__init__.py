@@ -1,5 +1,7 @@
 """TFRecord datasets from raw data to training: write, check, explain, repair and read them."""
 
+from importlib import import_module as _import_module
+
 from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
 from rekord.codec.decode import SequenceExample, decode
 from rekord.codec.encode import encode
@@ -80,7 +82,17 @@ __all__ = [
     "decode",
     "encode",
     "infer",
+    "layouts",
     "open",
     "records",
+    "sources",
     "write",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # Loaded when they are asked for: most programs that import rekord read.
+    if name in ("layouts", "sources"):
+        return _import_module(f"rekord.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+

@@ -269,7 +269,7 @@ def no_class(whose: str, name: object, known: str, location: Location) -> Rekord
     )
 
 
-def no_image(name: str, folder: str, location: Location) -> RekordError:
+def no_image(name: str, folder: str, location: Location, *, named_folder: bool = True) -> RekordError:
     """The error for an image that is listed and not there."""
     return error(
         "E366",
@@ -277,7 +277,9 @@ def no_image(name: str, folder: str, location: Location) -> RekordError:
         location=location,
         expected=f"a file in {folder}",
         found="no such file",
-        do="fetch the image, take it off the list, or name the folder with images=",
+        do="fetch the image, take it off the list, or name the folder with images="
+        if named_folder
+        else "fetch the image, or take it off the list",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -111,7 +110,7 @@ class ArrowTableSource:
     def facts(self) -> Facts:
         columns = table_columns(self.table.schema, self.columns, None)
         if not self.table.num_rows:
-            raise empty("", "a table without rows", expected="at least one row")
+            raise empty(None, "a table without rows", expected="at least one row")
         holes = {
             column.name
             for batch in self._batches()
@@ -136,9 +135,7 @@ class ArrowTableSource:
         return self.table.to_batches() if hasattr(self.table, "to_batches") else [self.table]
 
 
-def arrow(
-    path_or_table: Any, *, columns: Sequence[str] | None = None
-) -> ArrowSource | ArrowTableSource:
+def arrow(path_or_table: Any, *, columns: Sequence[str] | None = None) -> ArrowSource | ArrowTableSource:
     """Rows of Arrow IPC files (a file, a folder or a pattern), or of a Table or RecordBatch in memory.
 
     Types become features as those of Parquet files do. `columns` names those to keep; None keeps all.

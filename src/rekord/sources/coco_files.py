@@ -259,7 +259,8 @@ def _damaged(path: str, data: bytes, failure: Exception) -> RekordError:
     found = "values inside each other, deeper than can be read"
     match = _BYTE.search(str(failure))
     if match:
-        at = int(match[1]) + shift
+        # What follows the document is reported one byte late.
+        at = int(match[1]) + shift - ("trailing" in str(failure))
         found = str(failure).removeprefix("JSON is malformed: ").partition(" (byte")[0]
         found += f": {shown(data[at : at + 16])[1:]}" if at < len(data) else ""
     elif isinstance(failure, UnicodeDecodeError):

@@ -18,7 +18,6 @@ from rekord.schema import Bytes, Feature, Float32, Int64, Text
 from rekord.schema.refuse import near_miss, shown
 from rekord.sources.base import SourceFile
 from rekord.sources.files import Listing, empty, opened
-from rekord.sources.same_columns import inconsistent
 from rekord.sources.lines import (
     Cut,
     FileIndex,
@@ -30,6 +29,7 @@ from rekord.sources.lines import (
     row_blocks,
     text_head,
 )
+from rekord.sources.same_columns import inconsistent
 
 Form: TypeAlias = Literal["whole", "real", "truth", "text", "bytes"]
 

@@ -199,7 +199,7 @@ def damaged(path: str, kind: str, found: str, *, do: str | None = None) -> Rekor
     )
 
 
-def empty(path: str, found: str, *, expected: str) -> RekordError:
+def empty(path: str | None, found: str, *, expected: str) -> RekordError:
     """The error for a file without a single row."""
     return error(
         "X520",

@@ -167,7 +167,7 @@ class ImageCsv:
             facts = _stat(base, path)
             lines[i] = line = line._replace(image=path)
             if facts is None:
-                lines[i] = line._replace(code="E360", detail=base)
+                lines[i] = line._replace(code="E360")
             elif (earlier := first.setdefault(os.path.normpath(path), line.line)) != line.line:
                 lines[i] = line._replace(code="E362", detail=earlier)
             else:
@@ -189,7 +189,7 @@ class ImageCsv:
                 return told(
                     "an image that a line names is missing",
                     "image",
-                    f"a file below {printable(line.detail)}"[:80],
+                    "a file below " + ("the folder of the list" if self.images is None else "root="),
                     f"no file {shown(line.image)}",
                     "mend the path, or give root= as the folder that the paths are below",
                 )

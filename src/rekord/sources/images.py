@@ -62,9 +62,13 @@ class ImageFolder:
 
     def facts(self) -> Facts:
         listing = self._list()
-        places = [_place(file.path, listing.has_splits) for file in listing.files if is_unicode(file.path)]
-        found = {place.label for place in places if place.label is not None}
-        splits = {place.split for place in places}
+        found: set[str] = set()
+        splits: set[str] = set()
+        for folder in {file.path.rpartition("/")[0] for file in listing.files}:
+            place = _place(f"{folder}/" if folder else "", listing.has_splits)
+            if is_unicode(folder):
+                found.update([place.label] if place.label is not None else [])
+                splits.update([place.split] if place.split is not None else [])
         return Facts(
             layout="classification",
             classes=self.classes or tuple(sorted(found, key=os.fsencode)) or None,

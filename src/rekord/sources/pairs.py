@@ -14,6 +14,8 @@ from rekord.schema.refuse import shown
 from rekord.sources.base import PART_BYTES, Facts, Part, Row, SourceFile
 from rekord.sources.trees import SPLITS, fingerprint, groups, joined, name_error, printable
 
+_SHOWN = 60
+
 
 class Pair(NamedTuple):
     """One row to be: an image and its mask, each below its root; or a `code`, and what its message names.
@@ -107,6 +109,7 @@ class PairSource:
     def _fault(self, pair: Pair) -> RekordError:
         where = Location(path=joined(self.root, pair.path), line=pair.line)
         other = printable(pair.other)
+        other = other if len(other) <= _SHOWN else "…" + other[1 - _SHOWN :]
         match pair.code:
             case "E318" if pair.line is not None:
                 return error(
@@ -124,7 +127,7 @@ class PairSource:
                     "E360",
                     "an image that a list names is missing",
                     location=where.within(feature="image"),
-                    expected=f"an image called {other}"[:80],
+                    expected=f"an image called {other}",
                     found="no such file",
                     do="fetch the image, or take the line out of the list",
                 )
@@ -134,7 +137,7 @@ class PairSource:
                     "an image is listed twice",
                     location=where.within(feature="image"),
                     expected="each image in one list, once",
-                    found=f"also in {other}"[:80],
+                    found=f"also in {other}",
                     do="remove one of the two lines: the image would be in the dataset twice",
                 )
             case "E363":
@@ -142,7 +145,7 @@ class PairSource:
                     "E363",
                     "an image has no mask",
                     location=where.within(feature="mask"),
-                    expected=f"a mask called {other}"[:80],
+                    expected=f"a mask called {other}",
                     found="no such file",
                     do="add the mask, or optional_masks=True if images may be without",
                 )
@@ -151,7 +154,7 @@ class PairSource:
                     "E364",
                     "a mask has no image",
                     location=where.within(feature="image"),
-                    expected=f"an image called {other}, with the extension of any picture"[:80],
+                    expected=f"an image called {other}, with the extension of any picture",
                     found="no such file",
                     do="add the image, or move the mask away",
                 )
@@ -160,7 +163,7 @@ class PairSource:
             f"two {'masks' if pair.image is None else 'images'} have one name",
             location=where.within(feature="mask" if pair.image is None else "image"),
             expected="one file of this name, whatever its extension: it pairs image and mask",
-            found=f"also {other}"[:80],
+            found=f"also {other}",
             do="move one of the two files away",
         )
 

@@ -203,9 +203,7 @@ def _null_count(group: Any, leaf: int) -> int | None:
     return statistics.null_count if statistics is not None and statistics.has_null_count else None
 
 
-def _group_rows(
-    parquet: Any, group: Group, columns: tuple[TableColumn, ...], path: str
-) -> Iterator[Columns]:
+def _group_rows(parquet: Any, group: Group, columns: tuple[TableColumn, ...], path: str) -> Iterator[Columns]:
     names = list(dict.fromkeys(column.path[0] for column in columns))
     batches = parquet.iter_batches(
         batch_size=rows_at_once(group.rows, group.size_bytes),

@@ -121,10 +121,12 @@ def _feature(name: str, kind: Any, path: str | None) -> tuple[Feature, Any]:
     if _is_number(kind):
         return _number(kind, ()), None
     shape, inner = _list_shape(kind)
-    if shape and (_is_number(inner) or (len(shape) == 1 and _is_text(inner) or _is_bytes(inner))):
+    if shape and (_is_number(inner) or ((len(shape) == 1 and _is_text(inner)) or _is_bytes(inner))):
         convert = None
         if str(inner).endswith("_view") or pa.types.is_fixed_size_binary(inner) or "list_view" in str(kind):
-            simple = pa.large_string() if _is_text(inner) else pa.large_binary() if _is_bytes(inner) else inner
+            simple = (
+                pa.large_string() if _is_text(inner) else pa.large_binary() if _is_bytes(inner) else inner
+            )
             convert = pa.large_list(simple) if shape == (None,) else pa.list_(simple, shape[0])
         if _is_number(inner):
             return _number(inner, shape), convert

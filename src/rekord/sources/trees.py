@@ -141,9 +141,12 @@ def printable(path: str) -> str:
 
 def fingerprint(files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
     """Files by their printable paths, each once, in order."""
+    listed = {file.path: file for file in files}
     return tuple(
-        file if is_unicode(file.path) else file._replace(path=printable(file.path))
-        for file in sorted(set(files), key=lambda file: os.fsencode(file.path))
+        [
+            listed[path] if is_unicode(path) else listed[path]._replace(path=printable(path))
+            for path in sorted(listed, key=os.fsencode)
+        ]
     )
 
 

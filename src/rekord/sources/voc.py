@@ -253,7 +253,7 @@ class Voc(Annotated):
         if bad.kind == "twice":
             return listed_twice(bad.name, bad.other, at)
         if bad.kind == "image":
-            return no_image(bad.name, self.place(bad.other), at)
+            return no_image(bad.name, self.place(bad.other), at, named_folder=False)
         return error(
             "E366",
             f"the xml file of {shown(bad.name)} is not there",

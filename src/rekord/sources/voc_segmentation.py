@@ -68,10 +68,14 @@ class VocSegmentation(PairSource):
 
     def _list(self) -> Paired:
         images = dataset_folder(self.root, _IMAGES, "Pascal VOC")
-        instead = f"rk.sources.segmentation for the folders {_IMAGES} and {_MASKS}, without lists"
+        masks_folder = os.path.join(self.root, _MASKS)
+        instead = (
+            f"rk.sources.segmentation for the folders {_IMAGES} and {_MASKS}, without lists"
+            if os.path.isdir(masks_folder)
+            else "rk.sources.voc, if these are images with boxes"
+        )
         lists = dataset_folder(self.root, _LISTS, "Pascal VOC", instead=instead)
         pictures = {stem(file.path): file for file in pictures_below(images).files}
-        masks_folder = os.path.join(self.root, _MASKS)
         masks: dict[str, SourceFile] = {}
         if os.path.isdir(masks_folder):
             masks = {stem(file.path): file for file in pictures_below(masks_folder).files}

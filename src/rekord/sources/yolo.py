@@ -108,6 +108,14 @@ class Yolo(Annotated):
             )
         texts = dict(_texts(self.root))
         entries, files = self._entries(tree.files, texts)
+        if not any(isinstance(entry.content, _Pair) and entry.content.labels for entry in entries):
+            raise nothing_here(
+                self.root,
+                "no image here has a label file",
+                "labels/NAME.txt for images/NAME.jpg, or the two beside each other",
+                f"{len(tree.files):,} images and none",
+                "name the folder that has images and labels in it",
+            )
         names, name_file = class_names(self.root)
         if name_file is not None:
             facts = file_facts(name_file)

@@ -1,0 +1,360 @@
+"""Files of NumPy: .npy, one array each, and .npz, one array a column."""
+
+from __future__ import annotations
+
+import math
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rekord.errors import RekordError, error, located
+from rekord.location import Location
+from rekord.schema import Schema
+from rekord.schema.infer_rows import infer_rows
+from rekord.schema.refuse import shown
+from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, SourceFile
+from rekord.sources.files import Listing, check_unchanged, checked_path, damaged, empty, listed, opened
+from rekord.sources.same_columns import inconsistent
+from rekord.sources.tables import checked_keep, rows_at_once
+
+_INFERRED_BYTES = 64 << 20
+_MOST_RATIO = 1032  # deflate cannot do better
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+class Header(NamedTuple):
+    """What a .npy file says of its array, held against the bytes that there are."""
+
+    dtype: Any
+    rows: int
+    row_shape: tuple[int, ...]
+    offset: int  # of the first row
+
+    @property
+    def row_bytes(self) -> int:
+        return int(self.dtype.itemsize) * math.prod(self.row_shape)
+
+
+class _Rows(NamedTuple):
+    file: SourceFile
+    header: Header
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class NpySource:
+    """Rows of .npy files, one array each."""
+
+    path: str
+    column: str
+
+    @property
+    def kind(self) -> str:
+        return "npy"
+
+    @property
+    def root(self) -> str:
+        return self._listing().root
+
+    def options(self) -> Mapping[str, Any]:
+        return {"column": self.column}
+
+    def facts(self) -> Facts:
+        schema, headers, listing = _npy_survey(self._listing(), self.column)
+        return Facts(
+            layout="table",
+            schema=schema,
+            rows=sum(header.rows for header in headers),
+            source_bytes=listing.source_bytes,
+            files=listing.files,
+        )
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        _, headers, listing = _npy_survey(self._listing(), self.column)
+        parts = []
+        for file, header in zip(listing.files, headers, strict=True):
+            step = max(1, part_bytes // max(header.row_bytes, 1))
+            for begin in range(0, header.rows, step):
+                end = min(begin + step, header.rows)
+                piece = _Rows(file, header, begin, end)
+                parts.append(Part((listing.root, piece), (end - begin) * header.row_bytes))
+        return parts
+
+    def read(self, part: Part) -> Iterator[Chunk]:
+        root, (file, header, begin, end) = part.content
+        path = Listing(root, ()).full(file)
+        at = header.offset + begin * header.row_bytes
+        with opened(path, file, at, header.offset + end * header.row_bytes) as stream:
+            yield from _array_chunks({self.column: (stream, header)}, begin, end, file.path, path)
+
+    def _listing(self) -> Listing:
+        return listed(self.path, (".npy",))
+
+
+@dataclass(frozen=True, slots=True)
+class NpzSource:
+    """Rows of .npz files: each array is a column."""
+
+    path: str
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def kind(self) -> str:
+        return "npz"
+
+    @property
+    def root(self) -> str:
+        return self._listing().root
+
+    def options(self) -> Mapping[str, Any]:
+        return {"columns": None if self.columns is None else list(self.columns)}
+
+    def facts(self) -> Facts:
+        schema, rows, listing = _npz_survey(self._listing(), self.columns)
+        return Facts(
+            layout="table", schema=schema, rows=rows, source_bytes=listing.source_bytes, files=listing.files
+        )
+
+    def rows(self) -> Iterator[Chunk]:
+        listing = self._listing()
+        for file in listing.files:
+            path = listing.full(file)
+            with _npz_members(path, file, self.columns) as members:
+                rows = next(iter(members.values()))[1].rows
+                yield from _array_chunks(members, 0, rows, file.path, path)
+
+    def _listing(self) -> Listing:
+        return listed(self.path, (".npz",))
+
+
+def npy(path: str | os.PathLike[str], *, column: str = "x") -> NpySource:
+    """Rows of .npy files (a file, a folder or a pattern), as the column `column`; the first dimension is rows."""
+    return NpySource(checked_path(path, "npy"), column)
+
+
+def npz(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> NpzSource:
+    """Rows of .npz files (a file, a folder or a pattern): each array is a column, its first dimension the rows.
+
+    `columns` names the arrays to keep; None keeps all.
+    """
+    return NpzSource(checked_path(path, "npz"), checked_keep(columns))
+
+
+@lru_cache(maxsize=4)
+def _npy_survey(listing: Listing, column: str) -> tuple[Schema, tuple[Header, ...], Listing]:
+    headers: list[Header] = []
+    sample: list[Any] = []
+    for file in listing.files:
+        path = listing.full(file)
+        if not file.size_bytes:
+            raise empty(path, "an empty file", expected="a .npy file")
+        with opened(path, file) as stream:
+            header = _header(stream, file.size_bytes, path, column)
+            _check_alike(listing, file, {column: header}, {column: (headers or [header])[0]})
+            headers.append(header)
+            chunks = _array_chunks({column: (stream, header)}, 0, header.rows, file.path, path)
+            _take_sample(sample, chunks)
+    return _inferred(sample, listing), tuple(headers), listing
+
+
+@lru_cache(maxsize=4)
+def _npz_survey(listing: Listing, keep: tuple[str, ...] | None) -> tuple[Schema, int, Listing]:
+    first: dict[str, Header] = {}
+    sample: list[Any] = []
+    rows = 0
+    for file in listing.files:
+        path = listing.full(file)
+        with _npz_members(path, file, keep) as members:
+            headers = {name: header for name, (_, header) in members.items()}
+            first = first or headers
+            _check_alike(listing, file, headers, first)
+            count = next(iter(headers.values())).rows
+            rows += count
+            _take_sample(sample, _array_chunks(members, 0, count, file.path, path))
+    return _inferred(sample, listing), rows, listing
+
+
+def _take_sample(sample: list[Any], chunks: Iterator[Columns]) -> None:
+    """Rows from the front of every file; dtypes and shapes are the same in all of it."""
+    taken_bytes = 0
+    for chunk in chunks:
+        sample.append(chunk.values)
+        taken_bytes += sum(getattr(values, "nbytes", 64 * chunk.rows) for values in chunk.values.values())
+        if taken_bytes >= _INFERRED_BYTES or len(sample) > 64:
+            return
+
+
+def _inferred(sample: list[Any], listing: Listing) -> Schema:
+    path = listing.full(listing.files[0])
+    if not sample:
+        raise empty(path, "an array without rows", expected="at least one row")
+    joined = {
+        name: np.concatenate([piece[name] for piece in sample])
+        if isinstance(sample[0][name], np.ndarray)
+        else [value for piece in sample for value in piece[name]]
+        for name in sample[0]
+    }
+    with located(path=path):
+        return infer_rows(joined)
+
+
+def _check_alike(
+    listing: Listing, file: SourceFile, headers: Mapping[str, Header], first: Mapping[str, Header]
+) -> None:
+    for name in dict.fromkeys([*first, *headers]):
+        wanted, there = first.get(name), headers.get(name)
+        if wanted is None or there is None or wanted[0] != there[0] or wanted[2] != there[2]:
+            raise inconsistent(listing, file, name, expected=_told(wanted), found=_told(there))
+
+
+def _told(header: Header | None) -> str:
+    return "no such array" if header is None else f"{header.dtype.name} rows of shape {header.row_shape}"
+
+
+class _Counted:
+    """A stream that knows how much of it was read."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.offset = 0
+
+    def read(self, size_bytes: int) -> bytes:
+        data: bytes = self._stream.read(size_bytes)
+        self.offset += len(data)
+        return data
+
+
+def _header(stream: Any, size_bytes: int, path: str, column: str) -> Header:
+    """The header of an array, believed only as far as there are bytes."""
+    counted = _Counted(stream)
+    try:
+        version = np.lib.format.read_magic(counted)  # type: ignore[arg-type]
+        shape, by_columns, dtype = _HEADERS[version](counted)  # type: ignore[arg-type]
+    except (ValueError, EOFError, TypeError, KeyError, SyntaxError, RecursionError, MemoryError):
+        raise damaged(path, "NumPy file", f"no header of an array for `{column[:60]}`") from None
+    if (
+        dtype.hasobject
+        or dtype.names is not None
+        or dtype.kind not in "biufcSU"
+        or dtype.name.endswith("128")
+    ):
+        do = "save an array of numbers or texts"
+        raise _strange(path, column, f"an array of {shown(str(dtype))}", do)
+    if not shape or (by_columns and len(shape) > 1):
+        found = "an array that is stored column by column" if shape else "an array without dimensions"
+        do = (
+            "np.save(path, np.ascontiguousarray(array))"
+            if shape
+            else "save it with the rows first: array[None]"
+        )
+        raise _strange(path, column, found, do)
+    header = Header(dtype, int(shape[0]), tuple(int(size) for size in shape[1:]), counted.offset)
+    if not header.row_bytes:
+        raise _strange(
+            path, column, f"rows of shape {header.row_shape}, without elements", "leave the array out"
+        )
+    if header.rows * header.row_bytes > size_bytes - header.offset:
+        needed = header.rows * header.row_bytes
+        there = f"{size_bytes - header.offset:,} bytes of data where the header of `{column[:60]}` says {needed:,}"
+        raise damaged(path, "NumPy file", there)
+    return header
+
+
+def _strange(path: str, column: str, found: str, do: str) -> RekordError:
+    return error(
+        "X525",
+        f"`{column[:60]}` is {found}",
+        location=Location(path=path, feature=column[:60]),
+        expected="an array of numbers, bools or texts, with the rows first",
+        found=found,
+        do=do,
+    )
+
+
+@contextmanager
+def _npz_members(
+    path: str, file: SourceFile, keep: tuple[str, ...] | None
+) -> Iterator[dict[str, tuple[Any, Header]]]:
+    """The arrays of a .npz file, each open behind its header."""
+    check_unchanged(path, file)
+    if not file.size_bytes:
+        raise empty(path, "an empty file", expected="a .npz file")
+    try:
+        with ExitStack() as stack:
+            archive = stack.enter_context(zipfile.ZipFile(path))
+            members = {}
+            for info in archive.infolist():
+                name = info.filename.removesuffix(".npy")
+                if info.filename == name or (keep is not None and name not in keep):
+                    continue
+                # What an archive says of a size is no more than its bytes can hold.
+                size_bytes = min(info.file_size, _MOST_RATIO * info.compress_size + 1024)
+                stream = stack.enter_context(archive.open(info))
+                members[name] = stream, _header(stream, size_bytes, path, name)
+            for name in keep or ():
+                if name not in members:
+                    raise _no_array(name, path)
+            if not members:
+                raise empty(path, "an archive without arrays", expected="a .npy file in it for each column")
+            _check_rows(members, path)
+            yield members
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as failure:
+        check_unchanged(path, file)
+        words = str(failure).split("\n", 1)[0][:60]
+        raise damaged(path, ".npz file", f"an archive that cannot be read: {words}") from None
+
+
+def _no_array(name: str, path: str) -> RekordError:
+    return error(
+        "X522",
+        f"there is no array `{name[:60]}`",
+        location=Location(path=path, feature=name[:60]),
+        expected="an array of this name, since `columns` has it",
+        found="none",
+        do="name arrays as the file does: np.load(path).files",
+    )
+
+
+def _check_rows(members: Mapping[str, tuple[Any, Header]], path: str) -> None:
+    first = next(iter(members))
+    rows = members[first][1].rows
+    for name, (_, header) in members.items():
+        if header.rows != rows:
+            raise error(
+                "X523",
+                "the arrays of a file have different numbers of rows",
+                location=Location(path=path, feature=name[:60]),
+                expected=f"{rows:,} rows, as `{first[:60]}` has",
+                found=f"{header.rows:,} rows",
+                do="leave out what is no column: columns=[...]",
+            )
+
+
+def _array_chunks(
+    members: Mapping[str, tuple[Any, Header]], begin: int, end: int, path: str, full_path: str
+) -> Iterator[Columns]:
+    row_bytes = sum(header.row_bytes for _, header in members.values())
+    step = rows_at_once(1, row_bytes)
+    for first in range(begin, end, step):
+        rows = min(step, end - first)
+        values = {name: _rows(*member, rows, full_path) for name, member in members.items()}
+        yield Columns(path, first, values, rows)
+
+
+def _rows(stream: Any, header: Header, rows: int, path: str) -> Any:
+    wanted = rows * header.row_bytes
+    data = stream.read(wanted)
+    if len(data) != wanted:
+        raise damaged(path, "NumPy file", f"{len(data):,} bytes where {wanted:,} were to come")
+    array = np.frombuffer(data, header.dtype).reshape(rows, *header.row_shape)
+    if header.dtype.kind in "SU":
+        return array.tolist()
+    return array.astype(header.dtype.newbyteorder("="), copy=False)

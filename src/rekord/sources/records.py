@@ -1,0 +1,274 @@
+"""TFRecord files as rows, under a schema: to be written again in another form."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from rekord import _core
+from rekord.codec.assemble import assemble
+from rekord.codec.decode import new_batch, row_error
+from rekord.codec.plan import CodecPlan, compile_plan
+from rekord.errors import RekordError, error
+from rekord.faults import frame_error
+from rekord.location import Location
+from rekord.records.compression import begins_with_a_record, read_head
+from rekord.records.frame import FrameReader, Stretch
+from rekord.records.slabs import Segment, SlabReader
+from rekord.schema import Schema
+from rekord.schema.tfds import TfdsFolder, read_tfds_folder
+from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, Row, SourceFile
+from rekord.sources.files import check_unchanged
+from rekord.sources.trees import groups, printable
+from rekord.storage.files import LOCAL
+from rekord.storage.find import find
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+
+_MOST_ROWS = 8192  # in one chunk
+_IDLE_BYTES = 16 << 20
+_FRAMING_BYTES = _core.HEADER_BYTES + 4
+
+
+def records(
+    path: PathLike | Iterable[PathLike],
+    schema: Schema | None = None,
+    *,
+    splits: Mapping[str, str] | None = None,
+    strict: bool = False,
+) -> Records:
+    """The records of a file, a folder, a pattern, or several of these, one row each.
+
+    `schema` says what they hold; a TFDS folder says it itself. `splits` gives the split of each file, by the
+    path that it was found under; a TFDS folder says that too. With `strict` a key that the schema lacks makes a
+    row bad: right for a schema that was inferred, which claims to know them all.
+    """
+    paths = find(path, looks_like_records=_looks_like_records)
+    root = _root(path, paths)
+    tfds = read_tfds_folder(root) if root else None
+    files = []
+    for place in paths:
+        facts = LOCAL.stat(place)
+        below = os.path.relpath(place, root) if root else place
+        files.append(SourceFile(below.replace(os.sep, "/"), facts.size_bytes, facts.mtime_ns))
+    known = _splits(files, paths, splits, tfds)
+    if schema is None and tfds is not None:
+        schema = tfds.schema
+    return Records(root, tuple(files), schema, known, strict, _counted(tfds, known))
+
+
+@dataclass(frozen=True)
+class Records:
+    """The source that `records` makes. A part is one file or several small ones."""
+
+    root: str
+    files: tuple[SourceFile, ...]
+    schema: Schema | None = None
+    splits: tuple[str | None, ...] | None = None  # of each file
+    strict: bool = False
+    known_rows: int | None = None
+
+    @property
+    def kind(self) -> str:
+        return "records"
+
+    def options(self) -> Mapping[str, Any]:
+        return {
+            "schema": None if self.schema is None else self.schema.to_dict(evidence=False),
+            "splits": None if self.splits is None else list(self.splits),
+            "strict": self.strict,
+        }
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files as a person finds them, for whoever infers a schema from them."""
+        return tuple(self._full(file) for file in self.files)
+
+    def facts(self) -> Facts:
+        """The files, and the schema where one was given or found; the rows where TFDS counted them."""
+        names = dict.fromkeys(self.splits or ())
+        return Facts(
+            layout="table",
+            schema=self.schema,
+            rows=self.known_rows,
+            source_bytes=sum(file.size_bytes for file in self.files),
+            splits=None if self.splits is None else tuple(name for name in names if name is not None),
+            files=tuple(file._replace(path=printable(file.path)) for file in self.files),
+        )
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        sized = ((i, file.size_bytes) for i, file in enumerate(self.files))
+        return [Part(numbers, cost) for numbers, cost in groups(sized, part_bytes)]
+
+    def read(self, part: Part) -> Iterator[Chunk]:
+        """The rows of a part. A damaged record is a bad row; after it reading goes on where a whole one begins."""
+        if self.schema is None:
+            raise error(
+                "X535",
+                location=Location(path=self._full(self.files[part.content[0]])),
+                expected="a schema for the records",
+                found="none, and no features.json beside them",
+                do="rk.sources.records(path, schema=rk.infer(path))",
+            )
+        plan = compile_plan(self.schema, None, strict=self.strict)
+        for number in part.content:
+            file = self.files[number]
+            check_unchanged(self._full(file), file)
+            split = None if self.splits is None else self.splits[number]
+            yield from _File(self._full(file), printable(file.path), plan, split).chunks()
+
+    def _full(self, file: SourceFile) -> str:
+        return os.path.join(self.root, *file.path.split("/")) if self.root else file.path
+
+
+class _File:
+    """One record file on its way to rows."""
+
+    def __init__(self, path: str, below: str, plan: CodecPlan, split: str | None) -> None:
+        self.path = path
+        self.below = below
+        self.plan = plan
+        self.split = split
+        self._pool = _core.Pool(_IDLE_BYTES)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Columns while headers agree; what is behind a header that does not, record by record."""
+        sized = LOCAL.stat(self.path).kind == "file"
+        with SlabReader(
+            LOCAL.open_read(self.path), path=self.path, sized=sized, pool=self._pool, reuse=False
+        ) as reader:
+            while True:
+                try:
+                    segment = reader.next(_MOST_ROWS)
+                except RekordError:
+                    break
+                if segment is None:
+                    return
+                yield from self._segment(segment)
+            offset, record = reader.offset, reader.record
+        yield from self._searched(offset, record, sized=sized)
+
+    def _segment(self, segment: Segment) -> Iterator[Chunk]:
+        batch = new_batch(self.plan, self._pool)
+        size = segment.end - segment.begin
+        consumed, _, frame, row = batch.feed(segment.slab, segment.begin, segment.end, size, segment.frames)
+        if frame is None and row is None and consumed == size:
+            try:
+                values = assemble(self.plan, batch.take(), segment.frames)
+            except RekordError:
+                pass  # which rows are wrong is found out below
+            else:
+                yield self._columns(segment.first_record, values, segment.frames)
+                return
+        yield from self._one_by_one(segment)
+
+    def _one_by_one(self, segment: Segment) -> Iterator[Row]:
+        """The rows of a segment of which some are bad. Its headers are known to be good."""
+        frames = bytearray(segment.slab.view()[segment.begin : segment.end])
+        at, record = 0, segment.first_record
+        while at < len(frames):
+            payload_bytes = int.from_bytes(frames[at : at + 8], "little")
+            end = at + payload_bytes + _FRAMING_BYTES
+            extents, _, _, problem = _core.scan(frames, at, end, end - at)
+            if problem is not None:
+                failure = frame_error(problem, record=record, offset=segment.offset + at)
+                if end < len(frames):
+                    after = segment.offset + end
+                    failure.likely = (
+                        f"bytes changed after writing: the next frame, at byte {after:,}, is intact"
+                    )
+                yield self._bad(record, segment.offset + at, failure)
+            else:
+                yield self._row(record, segment.offset + at, _core.payloads(frames, extents)[0])
+            at, record = end, record + 1
+
+    def _searched(self, offset: int, record: int, *, sized: bool) -> Iterator[Row]:
+        """From damage on: the bad row, and then what is whole behind it."""
+        reader = FrameReader(LOCAL.open_read(self.path), path=self.path, sized=sized)
+        with reader:
+            begins_there = reader.start_at(offset=offset, record=record)
+            while True:
+                try:
+                    for stretch in reader.stretches():
+                        yield from self._stretch(stretch, 0 if begins_there else offset)
+                    return
+                except RekordError as met:
+                    failure, goes_on = reader.recover(met)
+                    place, number = failure.location.offset or 0, failure.location.record or 0
+                    if begins_there or place >= offset:
+                        yield self._bad(number, place, failure)
+                    if not goes_on:
+                        return
+
+    def _stretch(self, stretch: Stretch, least_offset: int) -> Iterator[Row]:
+        for i, payload in enumerate(stretch.payloads()):
+            offset = stretch.offset(i)
+            if offset >= least_offset:
+                yield self._row(stretch.first_record + i, offset, payload)
+
+    def _row(self, record: int, offset: int, payload: bytes) -> Row:
+        batch = new_batch(self.plan, self._pool)
+        refusal = batch.add(payload)
+        try:
+            if refusal is not None:
+                raise row_error(self.plan, *refusal, payload)
+            columns = assemble(self.plan, batch.take(), 1)
+        except RekordError as failure:
+            failure.location = replace(failure.location, row=None)
+            return self._bad(record, offset, failure)
+        values = {name: column[0] for name, column in columns.items()}
+        return Row(self.below, record, values if self.split is None else {**values, "split": self.split})
+
+    def _bad(self, record: int, offset: int, failure: RekordError) -> Row:
+        failure.location = failure.location.within(path=printable(self.path), record=record, offset=offset)
+        return Row(self.below, record, failure)
+
+    def _columns(self, first: int, values: dict[str, Any], rows: int) -> Columns:
+        if self.split is not None:
+            values = {**values, "split": [self.split] * rows}
+        return Columns(self.below, first, values, rows)
+
+
+def _root(path: PathLike | Iterable[PathLike], paths: Sequence[str]) -> str:
+    if isinstance(path, (str, os.PathLike)):
+        place = os.fsdecode(path)
+        if os.path.isdir(place):
+            return place
+    folders = {os.path.dirname(place) for place in paths}
+    try:
+        return folders.pop() if len(folders) == 1 else os.path.commonpath(folders)
+    except ValueError:  # absolute paths beside relative ones
+        return ""
+
+
+def _splits(
+    files: Sequence[SourceFile],
+    paths: Sequence[str],
+    given: Mapping[str, str] | None,
+    tfds: TfdsFolder | None,
+) -> tuple[str | None, ...] | None:
+    if given is not None:
+        return tuple(given.get(place) for place in paths)
+    if tfds is None:
+        return None
+    found = tuple(tfds.split_of(file.path) for file in files)
+    return found if any(found) else None
+
+
+def _counted(tfds: TfdsFolder | None, splits: tuple[str | None, ...] | None) -> int | None:
+    """How many records TFDS says there are, where every file belongs to its list."""
+    if tfds is None or splits is None or None in splits:
+        return None
+    expected = sum(len(lengths) for lengths in tfds.shard_lengths.values())
+    total = sum(sum(lengths) for lengths in tfds.shard_lengths.values())
+    return total if expected == len(splits) else None
+
+
+def _looks_like_records(path: str) -> bool:
+    try:
+        with LOCAL.open_read(path) as file:
+            return begins_with_a_record(read_head(file))
+    except RekordError:
+        return False

@@ -1,0 +1,274 @@
+"""A conversion from what a person asks for: everything that can be refused before a row is read is refused here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rekord.codec.encode import checked_schema
+from rekord.dataset.manifest import Manifest
+from rekord.engines.convert import Conversion, Outcome, Watch, convert
+from rekord.engines.job import CutRule, Job, OnBadRow, RowFunction, plan_of
+from rekord.engines.local import available_workers
+from rekord.engines.splits import split_rule
+from rekord.errors import RekordError, error
+from rekord.layouts.base import Layout, Verify
+from rekord.layouts.plain import Plain
+from rekord.layouts.tfds import check_tfds, tfds_files
+from rekord.records.compress import checked_compression
+from rekord.schema import Label, Schema
+from rekord.schema.labelmap import label_map_text
+from rekord.schema.refuse import near_miss, shown
+from rekord.sources.base import Facts, Source, is_parted
+from rekord.sources.limited import Limited
+from rekord.storage.files import LOCAL, Storage
+from rekord.verbs.choose import as_source, layout_for
+from rekord.version import VERSION
+
+PathLike = str | os.PathLike[str]
+
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{letter}B": 1000 ** (i + 1) for i, letter in enumerate("KMGT")}
+_UNITS |= {f"{letter}iB": 1024 ** (i + 1) for i, letter in enumerate("KMGT")}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+_EXTENSIONS = {"none": "", "gzip": ".gz", "zlib": ".zz"}
+
+
+def run(conversion: Conversion, watch: Watch | None = None) -> Outcome:
+    """Run a conversion that was prepared."""
+    return convert(conversion, watch)
+
+
+def prepare(
+    rows: Any,
+    out: PathLike,
+    *,
+    schema: Schema | None,
+    layout: Layout | str | None,
+    map: RowFunction | None,
+    names: Sequence[str] | None,
+    split: Mapping[str, float] | str | None,
+    split_by: str | None,
+    stratify: str | None,
+    key: str | None,
+    index: Sequence[str],
+    shard_size: str | int,
+    shards: int | None,
+    compression: str | None,
+    shuffle: bool,
+    seed: int,
+    verify: Verify,
+    on_bad_row: OnBadRow,
+    max_rejects: float,
+    limit: int | None,
+    workers: int | None,
+    engine: str,
+    staging: PathLike | None,
+    fresh: bool,
+    format: str | None,
+    storage: Storage = LOCAL,
+) -> Conversion:
+    """Everything that can be refused before a row is read is refused here."""
+    _one_of("verify", verify, ("full", "headers"))
+    _one_of("on_bad_row", on_bad_row, ("stop", "reject"))
+    _one_of("format", format, (None, "tfds"))
+    if engine != "local":
+        raise _no_engine(engine)
+    _whole("seed", seed, least=-(2**63))
+    cut = CutRule(
+        shard_bytes=byte_count(shard_size, name="shard_size"),
+        shards=None if shards is None else _whole("shards", shards, least=1, most=99_999),
+    )
+    name = checked_compression(compression)
+    if not isinstance(max_rejects, (int, float)) or isinstance(max_rejects, bool) or max_rejects < 0:
+        raise _refused(
+            "max_rejects", max_rejects, "a share of the rows below 1, or a number of them", "max_rejects=0.01"
+        )
+    source = as_source(rows, names=names)
+    if limit is not None:
+        source = Limited(source, _whole("limit", limit, least=1))
+    facts = source.facts()
+    chosen, select = _layout(source, facts, schema, layout)
+    rule = split_rule(split, by=split_by, stratify=stratify, known=facts.splits)
+    place = _checked_out(out)
+    job = Job(
+        source=source,
+        layout=chosen,
+        splits=rule,
+        cut=cut,
+        template=_template(place, name, format),
+        function=map,
+        key=key,
+        index=_index(chosen.schema, index),
+        select=select,
+        shuffle=bool(shuffle),
+        seed=seed,
+        compression=name,
+        verify=verify,
+        on_bad_row=on_bad_row,
+        max_rejects=float(max_rejects),
+        format=format,
+    )
+    if format == "tfds":
+        check_tfds(
+            chosen.schema, tfds_name(place), TFDS_VERSION, rule.names, None if name == "none" else name
+        )
+    return Conversion(
+        job=job,
+        plan=plan_of(job, facts),
+        out=place,
+        version=VERSION,
+        companions=_Companions(job, place, facts),
+        workers=_workers(workers),
+        rows=facts.rows,
+        spills=None if staging is None else os.fspath(staging),
+        fresh=bool(fresh),
+        storage=storage,
+    )
+
+
+TFDS_VERSION = "1.0.0"
+
+
+def tfds_name(out: str) -> str:
+    """The name of a TFDS dataset in a folder: the folder's own, or that of the one above a version."""
+    folder, name = os.path.split(os.path.abspath(out))
+    if re.fullmatch(r"\d+\.\d+\.\d+", name):
+        name = os.path.basename(folder)
+    return re.sub(r"\W", "_", name)
+
+
+class _Companions:
+    """The files beside the shards that other tools look for."""
+
+    def __init__(self, job: Job, out: str, facts: Facts) -> None:
+        self._job = job
+        self._out = out
+        self._facts = facts
+
+    def __call__(self, manifest: Manifest) -> dict[str, bytes]:
+        schema = self._job.schema
+        files = {"schema.pbtxt": schema.to_pbtxt().encode()}
+        names = getattr(self._job.layout, "class_names", None)
+        if self._job.layout.name == "detection" and names:
+            files["label_map.pbtxt"] = label_map_text(names).encode()
+        if self._job.format == "tfds":
+            splits = {
+                name: (split.shards.records, split.payload_bytes) for name, split in manifest.splits.items()
+            }
+            files |= tfds_files(schema, tfds_name(self._out), TFDS_VERSION, splits)
+        return files
+
+
+def _layout(
+    source: Source, facts: Facts, schema: Schema | None, layout: Layout | str | None
+) -> tuple[Layout, tuple[str, ...] | None]:
+    """The layout, and the columns that it takes from the source (None: rows must fit as they are)."""
+    if schema is not None:
+        checked_schema(schema)
+        if layout is not None and layout not in ("table", "text", "auto"):
+            raise _refused("layout", layout, "either schema= or layout=", "leave one of them out")
+        declared = None if facts.schema is None else tuple(schema)
+        return Plain(schema), declared
+    if layout is None or isinstance(layout, str):
+        made = layout_for(source, facts, layout)
+        return made, tuple(made.schema) if isinstance(made, Plain) and is_parted(source) else None
+    for member in ("schema", "derive", "looks", "options"):
+        if not hasattr(layout, member):
+            raise _refused("layout", layout, "a layout of rk.layouts, or its name", 'layout="deeplab"')
+    return layout, None
+
+
+def _index(schema: Schema, asked: Sequence[str]) -> tuple[str, ...]:
+    """The columns of the index: what was asked for, and every Label."""
+    if isinstance(asked, str):
+        raise _refused("index", asked, "a list of column names", f"index=[{asked!r}]")
+    for name in asked:
+        if name not in schema.context:
+            near = near_miss(name, list(schema.context)) if isinstance(name, str) else None
+            raise _refused(
+                "index",
+                name,
+                "columns of the schema",
+                f"did you mean `{near}`?" if near else "name one of its columns",
+            )
+    labels = [name for name, feature in schema.context.items() if isinstance(feature, Label)]
+    return tuple(dict.fromkeys([*asked, *labels]))
+
+
+def _template(out: str, compression: str, format: str | None) -> str:
+    if format == "tfds":
+        return f"{tfds_name(out)}-{{split}}.tfrecord-{{shard:05d}}-of-{{shards:05d}}"
+    return f"{{split}}-{{shard:05d}}-of-{{shards:05d}}.tfrecord{_EXTENSIONS[compression]}"
+
+
+def byte_count(size: object, *, name: str) -> int:
+    """A size such as 128MB (10^6) or 128MiB (2^20) in bytes."""
+    if isinstance(size, bool) or not isinstance(size, (int, str)):
+        raise _refused(name, size, "a size such as 128MB or 1GiB, or a number of bytes", f'{name}="128MB"')
+    if isinstance(size, int):
+        return _whole(name, size, least=1)
+    match = _SIZE.fullmatch(size.strip())
+    unit = match[2] if match else ""
+    by_case = {known.lower(): known for known in _UNITS}
+    if match is None or unit.lower() not in by_case or float(match[1]) <= 0:
+        raise _refused(name, size, "a size such as 128MB (10^6) or 1GiB (2^30)", f'{name}="128MB"')
+    return max(1, int(float(match[1]) * _UNITS[by_case[unit.lower()]]))
+
+
+def _workers(workers: int | None) -> int:
+    return available_workers() if workers is None else _whole("workers", workers, least=1, most=1024)
+
+
+def _checked_out(out: PathLike) -> str:
+    try:
+        place = os.fspath(out)
+    except TypeError:
+        raise _refused("out", out, "the path of a folder", 'rk.write(rows, "data/flowers")') from None
+    if not isinstance(place, str) or not place.strip("/.") or "\0" in place:
+        raise _refused(
+            "out", place, "the path of a folder that is to be made", 'rk.write(rows, "data/flowers")'
+        )
+    return place
+
+
+def _whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        upper = "" if most == 2**63 - 1 else f" to {most:,}"
+        expected = (
+            f"a whole number from {least:,}{upper}" if least > -(2**63) else "a whole number of 64 bits"
+        )
+        raise _refused(name, value, expected, f"{name}={max(least, 1)}")
+    return value
+
+
+def _one_of(name: str, value: object, known: tuple[Any, ...]) -> None:
+    if value not in known:
+        raise _refused(
+            name, value, "one of " + ", ".join([repr(one) for one in known]), f"{name}={known[-1]!r}"
+        )
+
+
+def _no_engine(engine: object) -> RekordError:
+    if engine == "ray":
+        return error(
+            "U604",
+            "`engine` cannot be 'ray' yet",
+            expected="'local'",
+            found="'ray'",
+            do="leave it out: all cores of this machine are used",
+        )
+    return _refused("engine", engine, "'local'", "engine='local'")
+
+
+def _refused(name: str, value: object, expected: str, do: str) -> RekordError:
+    return error("U605", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)
+
+
+def show_progress(conversion: Conversion) -> Watch | None:
+    """The bar, or the lines, that tell how far a conversion is."""
+    from rekord.verbs.progress import Progress
+
+    return Progress()
