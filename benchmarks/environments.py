@@ -9,12 +9,15 @@ from functools import cache
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent / ".venvs"
-_TORCH = ["torch==2.13.0"]  # alone and first: resolved together with others, pip may choose another build of it
+# Torch alone and first, as in the Makefile, and pinned again after it: else pip would take the newest torchvision,
+# and with it another build of torch.
+_TORCH = ["torch==2.13.0"]
+_VISION = [*_TORCH, "torchvision==0.28.0"]
 _STEPS = {
     "tfrecord": [["tfrecord", "numpy"]],
     "dali": [["nvidia-dali-cuda120", "numpy"]],
-    "litdata": [_TORCH, ["litdata", "numpy"]],
-    "streaming": [_TORCH, ["mosaicml-streaming", "numpy"]],
+    "litdata": [_TORCH, ["litdata", *_VISION, "numpy"]],
+    "streaming": [_TORCH, ["mosaicml-streaming", *_VISION, "numpy"]],
 }
 
 OWN = "own"

@@ -25,6 +25,12 @@ _PEER_NAMES = {
     "tensorflow_peer": "TensorFlow",
     "tfrecord_peer": "tfrecord",
     "dali_peer": "DALI",
+    "rekord_write_peer": "rekord",
+    "deeplab_peer": "TensorFlow",
+    "loop_peer": "TensorFlow",
+    "litdata_peer": "LitData",
+    "streaming_peer": "Streaming",
+    "huggingface_peer": "datasets",
 }
 
 
@@ -41,14 +47,21 @@ def _race(
 ) -> tuple[list[Result], Workload]:
     workload = settings.sized(WORKLOADS[name])
     prepare(workload)
+    return raced(workload, contenders, settings, versions, reference), workload
+
+
+def raced(
+    workload: Workload, contenders: list[Contender], settings: Settings, versions: Versions, reference: str
+) -> list[Result]:
+    """The timings of all contenders; their versions are noted."""
     results = race(workload, contenders, settings, reference=reference)
     for contender, result in zip(contenders, results, strict=True):
         if result.version:
             versions[_PEER_NAMES[contender.peer]] = result.version
-    return results, workload
+    return results
 
 
-def _with_floor(rows: list[Row], label: str, times: float, *, against: str) -> list[Row]:
+def with_floor(rows: list[Row], label: str, times: float, *, against: str) -> list[Row]:
     """The floor `times` as fast as another row, on the row with the label."""
     base = next(row for row in rows if row.label == against)
     return [_floored(row, base, times) if row.label == label else row for row in rows]
@@ -66,7 +79,7 @@ def framing(settings: Settings, versions: Versions) -> Iterator[Table]:
     contenders = [_rekord("rekord", "framing"), _tensorflow(TF, "framing")]
     for name, size, times in (("tabular", "750 B", 5.0), ("images", "100 KB", 2.0)):
         results, _ = _race(name, contenders, settings, versions)
-        rows = _with_floor(rate_rows(results, TF), "rekord", times, against=TF)
+        rows = with_floor(rate_rows(results, TF), "rekord", times, against=TF)
         yield Table(title=f"Framing, records of {size}", unit="records/s", rows=rows)
 
 
@@ -124,9 +137,9 @@ def decode(settings: Settings, versions: Versions) -> Iterator[Table]:
     floors = {"tabular": 10.0, "tabular_shuffled": 5.0, "sequences": 6.0, "dense": 3.0, "images": 2.5}
     for name, times in floors.items():
         results, workload = _race(name, _DECODERS, settings, versions)
-        rows = _with_floor(rate_rows(results, TF), OURS, times, against=TF)
+        rows = with_floor(rate_rows(results, TF), OURS, times, against=TF)
         if name in ("tabular", "sequences"):
-            rows = _with_floor(rows, "rekord, 2 threads", 1.6, against=OURS)
+            rows = with_floor(rows, "rekord, 2 threads", 1.6, against=OURS)
         yield Table(
             title=f"Decode, {name}",
             unit="records/s",
@@ -138,7 +151,7 @@ def decode(settings: Settings, versions: Versions) -> Iterator[Table]:
 def gzip(settings: Settings, versions: Versions) -> Iterator[Table]:
     contenders = [contender for contender in _DECODERS if contender.label in (OURS, TF)]
     results, _ = _race("tabular_gzip", contenders, settings, versions)
-    rows = _with_floor(rate_rows(results, TF), OURS, 1.0, against=TF)
+    rows = with_floor(rate_rows(results, TF), OURS, 1.0, against=TF)
     yield Table(title="Decode, tabular compressed with gzip", unit="records/s", rows=rows)
 
 
@@ -194,9 +207,9 @@ def encode(settings: Settings, versions: Versions) -> Iterator[Table]:
         if name == "tabular":
             taking_part = [*contenders, _rekord(ours_rows, "encode_rows")]
         results, workload = _race(name, taking_part, settings, versions)
-        rows = _with_floor(rate_rows(results, tutorial), ours, times, against=tutorial)
+        rows = with_floor(rate_rows(results, tutorial), ours, times, against=tutorial)
         if name == "tabular":
-            rows = _with_floor(rows, ours_rows, 5.0, against=plain)
+            rows = with_floor(rows, ours_rows, 5.0, against=plain)
         yield Table(
             title=f"Encode and write, {name}",
             unit="rows/s",

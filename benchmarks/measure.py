@@ -22,7 +22,6 @@ from workloads import Workload
 
 _HERE = Path(__file__).parent
 _LONGEST_SECONDS = 300.0  # until a process that says nothing is given up
-_FEWEST_RECORDS = 5_000
 _LAST_SECONDS = 20.0  # for a process to end by itself
 
 
@@ -36,8 +35,8 @@ class Settings:
     shrink: int = 1  # divides the number of records
 
     def sized(self, workload: Workload) -> Workload:
-        """The workload as this run uses it; never so small that a shard does not fill a few batches."""
-        return workload.scaled(min(workload.records, max(workload.records // self.shrink, _FEWEST_RECORDS)))
+        """The workload as this run uses it."""
+        return workload.scaled(min(workload.records, max(workload.records // self.shrink, workload.fewest)))
 
     @property
     def limits(self) -> dict[str, float]:

@@ -12,10 +12,12 @@ import os
 import time
 from pathlib import Path
 
-from groups import GROUPS
+from groups import GROUPS as READING
 from measure import Settings
 from report import Table, as_markdown, for_terminal, load_line
+from write_groups import GROUPS as WRITING
 
+GROUPS = READING | WRITING
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
 

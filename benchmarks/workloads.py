@@ -57,6 +57,7 @@ class Workload:
     columns: tuple[Column, ...]
     draw: Draw
     chunk: int  # rows drawn at once
+    fewest: int = 5_000  # records of a quick run: a shard must fill a few batches
     shuffled_keys: bool = False
     compressed: bool = False
 
@@ -152,6 +153,10 @@ def _images(rng: np.random.Generator, count: int) -> dict[str, Values]:
     }
 
 
+def _pairs(rng: np.random.Generator, count: int) -> dict[str, Values]:
+    return {"seed": rng.integers(0, 2**63, count)}
+
+
 _TABULAR = (
     Column("label", "int64"),
     *(Column(f"I{i}", "int64") for i in range(1, 7)),
@@ -202,6 +207,11 @@ _ALL = (
         ),
         draw=_images,
         chunk=200,
+    ),
+    # What conversions begin with: files of a table, and images with masks, each pair drawn from a seed.
+    Workload(name="tables", records=1_000_000, columns=_TABULAR, draw=_tabular, chunk=10_000),
+    Workload(
+        name="pairs", records=2_000, columns=(Column("seed", "int64"),), draw=_pairs, chunk=50, fewest=100
     ),
 )
 

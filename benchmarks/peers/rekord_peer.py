@@ -59,10 +59,10 @@ def decode(job: Job) -> Task:
             yield len(batch[first])
 
     batch = next(iter(batches()))
-    return Task(once, digest={name: _total(column) for name, column in batch.items()})
+    return Task(once, digest={name: total_of(column) for name, column in batch.items()})
 
 
-def _total(column: Any) -> float:
+def total_of(column: Any) -> float:
     if isinstance(column, np.ndarray):
         return float(column.sum(dtype=np.float64))
     if isinstance(column, rk.Ragged):

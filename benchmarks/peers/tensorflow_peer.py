@@ -18,7 +18,7 @@ from peers.serve import BATCH, Job, Task, serve
 _DTYPES = {"int64": tf.int64, "float": tf.float32, "bytes": tf.string, "text": tf.string}
 
 
-def _spec(workload: Workload) -> dict[str, Any]:
+def spec_of(workload: Workload) -> dict[str, Any]:
     return {column.name: _feature(column) for column in workload.columns}
 
 
@@ -42,7 +42,7 @@ def framing(job: Job) -> Task:
 def decode(job: Job) -> Task:
     """`way`: `one_core`, `autotune`, or `interleave` (a pipeline for each of two shards)."""
     way = job.options["way"]
-    spec = _spec(job.workload)
+    spec = spec_of(job.workload)
     shards = job.workload.shards()
     compression = "GZIP" if job.workload.compressed else ""
 
@@ -64,7 +64,7 @@ def decode(job: Job) -> Task:
         )
     first = job.workload.columns[0].name
     batch = next(iter(dataset))
-    digest = {name: _total(value) for name, value in batch.items()}
+    digest = {name: total_of(value) for name, value in batch.items()}
     return Task(lambda: _counts(dataset, lambda batch: batch[first].shape[0]), digest=digest)
 
 
@@ -73,7 +73,7 @@ def _counts(dataset: Any, size: Callable[[Any], int]) -> Iterator[int]:
         yield size(batch)
 
 
-def _total(value: Any) -> float:
+def total_of(value: Any) -> float:
     flat = value.flat_values if isinstance(value, tf.RaggedTensor) else value
     numbers = tf.strings.length(flat) if flat.dtype == tf.string else flat
     return float(tf.reduce_sum(tf.cast(numbers, tf.float64)))
@@ -83,7 +83,7 @@ def encode(job: Job) -> Task:
     """The tutorial's loop, over rows that are made beforehand."""
     workload = job.workload
     rows = sample_rows(workload, plain=job.options["plain"])
-    makers = [(column.name, _MAKERS[column.kind], bool(column.shape)) for column in workload.columns]
+    makers = [(column.name, MAKERS[column.kind], bool(column.shape)) for column in workload.columns]
     folder = tempfile.TemporaryDirectory(dir=scratch())
     path = os.path.join(folder.name, "written.tfrecord")
 
@@ -121,7 +121,7 @@ def _text_feature(values: Any) -> Any:
     return _bytes_feature([value.encode() for value in values])
 
 
-_MAKERS = {
+MAKERS = {
     "int64": _int64_feature,
     "float": _float_feature,
     "bytes": _bytes_feature,

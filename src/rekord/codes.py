@@ -169,6 +169,7 @@ CODES: dict[str, str] = {
     "X516": "a shard is not what the manifest says",
     "X517": "workers keep dying",
     "X518": "the staging of a conversion is damaged",
+    "X519": "the output does not fit on the disk",
     # X52x and X53x: sources as a whole
     "X520": "there is nothing to read",
     "X521": "this is no text file",
@@ -203,6 +204,10 @@ CODES: dict[str, str] = {
     "U618": "the place is taken",
     "U619": "an unfinished conversion had another plan",
     "U620": "the layout does not fit the source",
+    "U621": "what kind of source this is cannot be told",
+    "U622": "a function for --map cannot be loaded",
+    "U623": "an option means nothing for this source",
+    "U624": "a file that an option names cannot be used",
     "U611": "the classes of a source or a layout are not valid",
     "U612": "a colour map is not valid",
     "U613": "an option of the detection layout cannot be meant",

@@ -18,7 +18,8 @@ from rekord.errors import RekordError
 
 PAGES = Path(__file__).parents[2] / "docs" / "errors"
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-ROWS = [code for code in CODES if code.startswith("E3") and code != "E327"]
+# What `encode` alone can say: layouts and sources have the rest.
+ROWS = [code for code in CODES if "E300" < code < "E340" and code not in ("E327", "E333", "E336", "E337")]
 
 
 @pytest.mark.parametrize("code", [*ROWS, "U610"])

@@ -159,6 +159,15 @@ def test_facts_say_what_the_files_are(tmp_path):
     assert values["split"] == "train"
 
 
+def test_a_column_of_the_name_split_is_not_overwritten(tmp_path):
+    schema = rk.Schema({"split": rk.Text()})
+    place = put(tmp_path / "x.tfrecord", [{"split": "mine"}], schema)
+    assert [values["split"] for _, _, values in read(records(place, schema))] == ["mine"]
+    with pytest.raises(RekordError) as caught:
+        records(place, schema, splits={str(place): "train"})
+    assert (caught.value.code, caught.value.location.feature) == ("U605", "split")
+
+
 def test_without_a_schema_nothing_can_be_read(tmp_path):
     place = put(tmp_path / "x.tfrecord", [row(0)])
     source = records(place)
@@ -193,9 +202,8 @@ def test_after_a_damaged_length_reading_goes_on_at_the_next_whole_record(tmp_pat
 
 
 def test_several_damages_in_one_file_are_each_a_bad_row(tmp_path):
-    data = damage.corrupt_payload(
-        damage.corrupt_length(damage.corrupt_payload(good_file(tmp_path), 2), 9), 14
-    )
+    data = damage.corrupt_payload(damage.corrupt_payload(good_file(tmp_path), 2), 14)
+    data = damage.corrupt_length(data, 9)
     place = tmp_path / "x.tfrecord"
     place.write_bytes(data)
     codes = {2: "F102", 9: "F101", 14: "F102"}
@@ -315,3 +323,15 @@ def test_a_tfds_folder_brings_its_schema_and_splits(tmp_path):
     assert (facts.schema, facts.rows, facts.splits) == (schema, 5, ("test", "train"))
     got = [(values["split"], plain(values["id"])) for _, _, values in read(source)]
     assert got == [("test", 0), ("test", 1), ("train", 0), ("train", 1), ("train", 2)]
+
+
+def page(code: str) -> str:
+    return (Path(__file__).parents[2] / "docs" / "errors" / f"{code}.md").read_text(encoding="utf-8")
+
+
+def test_the_example_of_the_page_is_what_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "train.tfrecord", [row(0)])
+    with pytest.raises(RekordError) as caught:
+        read(records("train.tfrecord"))
+    assert f"```text\n{caught.value.message}\n```" in page("X535")

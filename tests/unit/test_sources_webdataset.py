@@ -304,3 +304,27 @@ def test_a_source_is_small_to_pickle_and_has_no_path_in_its_options(tmp_path):
     source = webdataset(put(tmp_path / "x.tar", samples(0, 1)))
     assert pickle.loads(pickle.dumps(source)) == source
     assert (source.kind, source.root, source.options()) == ("webdataset", str(tmp_path), {})
+
+
+def page(code: str) -> str:
+    return (Path(__file__).parents[2] / "docs" / "errors" / f"{code}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "members", "cut"),
+    [
+        ("E376", "shard-000000.tar", samples(0, 2), 3000),
+        ("E377", "shard-000001.tar", [("000.jpg", JPEG), ("000.cls", b"cat")], None),
+        ("E378", "shard-000002.tar", [("000.cls", b"1"), ("000.json", b'{"label": 2}')], None),
+    ],
+)
+def test_the_example_of_a_page_is_what_is_said(tmp_path, monkeypatch, code, name, members, cut):
+    monkeypatch.chdir(tmp_path)
+    put(
+        tmp_path / name,
+        [(one.replace("000000", "000").replace("000001", "001"), data) for one, data in members],
+    )
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:cut])
+    failure = read(webdataset(name))[-1].values
+    assert failure.code == code
+    assert f"```text\n{failure.message}\n```" in page(code)

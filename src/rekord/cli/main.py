@@ -20,6 +20,7 @@ from rekord.cli.render import clean, cut, failure_lines
 from rekord.cli.show import show
 from rekord.cli.usage import UsageFailure, explained
 from rekord.cli.view import view
+from rekord.cli.write import write
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
 
@@ -40,7 +41,7 @@ def root(
     ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """TFRecord datasets: see what is in them, and whether every byte is what it should be."""
+    """TFRecord datasets: write them from raw data, see what is in them, and check every byte."""
     if version:
         from rekord import __version__
 
@@ -51,7 +52,7 @@ def root(
         raise typer.Exit(WRONG_USAGE)
 
 
-for verb in (check, show, infer, explain, demo):
+for verb in (write, check, show, infer, explain, demo):
     app.command(cls=Command)(verb)
 app.command(
     cls=Command, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}

@@ -7,46 +7,16 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from rekord.errors import RekordError, error
+from rekord.verbs.figures import byte_size as byte_size
+from rekord.verbs.figures import count as count
+from rekord.verbs.figures import duration as duration
 
 Piece: TypeAlias = "str | tuple[str, str]"
 """Some text, or (text, style): the style is left out where the output is no terminal."""
 
 SHOWN_CHARACTERS = 60
 
-_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-def count(number: int, noun: str) -> str:
-    """`1 record`, `51,240 records`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def byte_size(n_bytes: int) -> str:
-    """`312 bytes`, `2.4 GB`: three digits at most, in powers of ten as disks are sold."""
-    if n_bytes < 1000:
-        return count(n_bytes, "byte")
-    size = float(n_bytes)
-    for unit in _UNITS:
-        size /= 1000
-        # 999.6 kB would be said as 1000 kB.
-        if size < 999.5 or unit == _UNITS[-1]:
-            break
-    return f"{size:.1f} {unit}" if size < 9.95 else f"{size:,.0f} {unit}"
-
-
-def duration(seconds: float) -> str:
-    """`85 ms`, `1.1 s`, `2 min 5 s`."""
-    if seconds < 0.001:
-        return "less than 1 ms"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60:,} h {minutes % 60} min"
 
 
 def clean(text: str) -> str:

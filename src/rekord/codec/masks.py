@@ -138,7 +138,9 @@ def examined_mask(value: Any, ids: Ids, colours: Colours | None, verify: Verify)
             "store masks as PNG: a lossy format changes class ids",
             path,
         )
-    if verify == "full" or not _passes(facts, ids):
+    if verify == "headers" and _only_renamed(facts, ids):
+        data = palette_as_grey(data, _core.png_chunks(data))
+    elif verify == "full" or not _passes(facts, ids):
         data = _converted(data, facts, ids, colours, path)
     return Picture(
         CheckedMask(data),
@@ -160,6 +162,11 @@ def no_mask(expected: str, found: str, do: str, path: str | None = None) -> Unso
 def _passes(facts: _core.PictureFacts, ids: Ids) -> bool:
     """Whether the PNG is one that can be stored as it is."""
     return facts.colour == Colour.GREY and facts.bits == (16 if ids.wide else 8)
+
+
+def _only_renamed(facts: _core.PictureFacts, ids: Ids) -> bool:
+    """Whether the PNG needs another header, and keeps its pixels."""
+    return facts.colour == Colour.PALETTE and facts.bits == 8 and not ids.wide
 
 
 def _converted(
@@ -188,7 +195,7 @@ def _converted(
     _check_ids(image_data, form, ids, path)
     if _passes(facts, ids):
         return data
-    if facts.colour == Colour.PALETTE and facts.bits == 8 and not ids.wide:
+    if _only_renamed(facts, ids):
         return palette_as_grey(data, chunks)
     dtype = ">u2" if facts.bits == 16 else np.uint8
     values = np.frombuffer(samples(image_data, form, path), dtype).reshape(facts.height, facts.width)
@@ -244,7 +251,7 @@ def _reason(present: list[int], bad: list[int], ids: Ids) -> tuple[str | None, s
     scaled = step > 1 and present[-1] // step < ids.classes
     if ids.ignore is None and bad == [255] and not (scaled and ids.classes == 2):
         return (
-            "255 is the only one: it often marks pixels without a class",
+            "255 is the only such value: it often marks pixels without a class",
             "declare ignore=255 (--ignore 255)",
         )
     if scaled:
@@ -309,7 +316,7 @@ def _unknown_colour(
         "has a colour that the colour map lacks",
         expected=f"one of {known:,} opaque colours",
         found=f"({', '.join(map(str, colour))}){alpha} at row {at[0]:,}, column {at[1]:,}; "
-        f"{count:,} such pixels",
+        f"{count:,} such {'pixel' if count == 1 else 'pixels'}",
         likely=f"{different:,} colours are unknown: edges were smoothed by resizing, or by JPEG"
         if smoothed
         else None,

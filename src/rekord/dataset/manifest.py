@@ -13,6 +13,7 @@ import msgspec
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
+from rekord.schema.refuse import shown
 from rekord.storage.files import LOCAL, Storage, read_error
 
 MANIFEST = "rekord.json"
@@ -91,20 +92,28 @@ def read_manifest(folder: str, storage: Storage = LOCAL) -> Manifest:
             filled += count
     try:
         manifest = msgspec.json.decode(bytes(data[:filled]), type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as failure:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
         raise _refused(path, "a manifest that rekord wrote", str(failure)[:60]) from None
     if manifest.format != FORMAT:
         raise _refused(path, f"format {FORMAT}", f"format {manifest.format}")
-    if any(os.path.basename(name) != name or not name for name in manifest.companions):
+    if not all(_is_file_name(name) for name in manifest.companions):
         raise _refused(path, "companions in the dataset's own folder", "another place")
     for name, split in manifest.splits.items():
         columns = split.shards
         if not len(columns.records) == len(columns.bytes) == len(columns.sha256):
             raise _refused(path, "as many counts as shards", f"columns of several lengths in {name!r}"[:60])
         # A template is hostile like everything else in a file: no shard lies outside of the folder.
-        if any(os.path.basename(shard) != shard or not shard for shard in split.names(name)):
-            raise _refused(path, "shards in the dataset's own folder", split.template[:60])
+        names = split.names(name)
+        if not all(_is_file_name(shard) for shard in names):
+            raise _refused(path, "shards in the dataset's own folder", shown(split.template))
+        if len(set(names)) < len(names):
+            raise _refused(path, "a name of its own for every shard", shown(split.template))
     return manifest
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a name can only mean a file in the folder itself."""
+    return os.path.basename(name) == name and name not in ("", ".", "..") and name.isprintable()
 
 
 def check_shard(folder: str, name: str, size_bytes: int, *, allow_missing: bool) -> str | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -27,7 +27,15 @@ from rekord.engines.job import Job, Plan
 from rekord.engines.journal import Lock, Staging, exists, open_staging, read_bytes, remove_tree, stagings
 from rekord.engines.local import Workers
 from rekord.engines.progress import Tally
-from rekord.engines.publish import REJECTS, Companions, manifest_of, rows_digest, show, write_companions
+from rekord.engines.publish import (
+    REJECTS,
+    Companions,
+    clear_older,
+    manifest_of,
+    rows_digest,
+    show,
+    write_companions,
+)
 from rekord.engines.serial import serial_digests, spill_serial
 from rekord.engines.spill import PartDone
 from rekord.engines.stratify import Edges, edges_of, resplit
@@ -43,6 +51,9 @@ from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.sources.base import PART_BYTES, Part, is_parted
 from rekord.storage.files import LOCAL, Storage
+
+_SMALL_BYTES = 4096
+"""Of a record: below this, its handling costs more than its bytes."""
 
 
 class Watch(Protocol):
@@ -120,6 +131,7 @@ def _look_at_out(conversion: Conversion, staging: Staging) -> Outcome | None:
         _same_rows(conversion, manifest)
     if exists(storage, staging.folder):
         staging.remove()
+    clear_older(out, storage)
     return Outcome(manifest=manifest, rejects=None, remarks=None, resumed_shards=0, nothing_to_do=True)
 
 
@@ -175,7 +187,7 @@ class _Run:
         self.staging = staging
         self.watch = watch
         self.tally = Tally(staging.folder if conversion.storage is LOCAL else None)
-        self.packed = b"" if conversion.workers == 1 else cloudpickle.dumps(self.job)
+        self.packed = b"" if conversion.workers == 1 else _packed(self.job)
         self.parts: list[Part] = []
 
     def run(self) -> Outcome:
@@ -257,17 +269,13 @@ class _Run:
                 location=Location(path=getattr(self.job.source, "root", None) or None),
                 expected="at least one row",
                 found="none" if not rejected else f"{rejected:,} rows, all of them bad",
-                do="look at the source: is it the right place?" if not rejected else "look at the rejects",
+                do="look at the source: is it the right place?"
+                if not rejected
+                else f"mend the rows: {self._list_rejects(done)} says what is wrong with each",
             )
         most = self.job.max_rejects * rows if self.job.max_rejects < 1 else self.job.max_rejects
         if rejected > most:
-            path = os.path.join(self.staging.folder, REJECTS)
-            lines = [
-                read_bytes(self.staging.storage, self.staging.map_path(i, "rejects"))
-                for i, part in enumerate(done)
-                if part.rejected
-            ]
-            self.staging.write(path, b"".join(lines))
+            path = self._list_rejects(done)
             share = f"{rejected / rows:.2%}" if rows else "all"
             raise error(
                 "X514",
@@ -278,6 +286,17 @@ class _Run:
                 found=f"{rejected:,} bad rows ({share})",
                 do="mend the rows that this file lists, or allow more: --max-rejects",
             )
+
+    def _list_rejects(self, done: Sequence[PartDone]) -> str:
+        """The file in which the bad rows of a conversion that ends here are listed."""
+        path = os.path.join(self.staging.folder, REJECTS)
+        lines = [
+            read_bytes(self.staging.storage, self.staging.map_path(i, "rejects"))
+            for i, part in enumerate(done)
+            if part.rejected
+        ]
+        self.staging.write(path, b"".join(lines))
+        return path
 
     def _stratified(self, done: list[PartDone]) -> list[PartDone]:
         """With stratified splits: the parts as they are once each row knows its split."""
@@ -336,7 +355,11 @@ class _Run:
                 self.tally.next()
                 return finished
 
-            for i, result in workers.run(_shard_elsewhere, inline, calls):
+            if self._threads_will_do(parts):
+                results = workers.run_threads(inline, calls)
+            else:
+                results = workers.run(_shard_elsewhere, inline, calls)
+            for i, result in results:
                 if isinstance(result, SpillLost):
                     lost = result.part
                     break
@@ -349,6 +372,15 @@ class _Run:
         for i, shard in enumerate(shards):
             split_shards[shard.split].append(done[i])
         return split_shards, resumed
+
+    def _threads_will_do(self, parts: Sequence[PartDone]) -> bool:
+        """Whether shards are mostly read, hashed and written, which other threads need not wait for.
+
+        Small records that were shuffled are picked out one by one, and that they would wait for.
+        """
+        records = sum(part.records for part in parts)
+        framed_bytes = sum(segment.framed_bytes for part in parts for segment in part.segments)
+        return not self.job.shuffle or framed_bytes >= _SMALL_BYTES * records
 
     def _finished_shard(self, shard: Shard) -> ShardDone | None:
         done = self.staging.read_done(self.staging.shard_done_path(shard.split, shard.number), ShardDone)
@@ -384,6 +416,24 @@ class _Run:
 
 class _NotNeeded(Exception):
     """A part after a bad row: nobody will ask for it."""
+
+
+def _packed(job: Job) -> bytes:
+    """A job as other processes get it."""
+    if not is_parted(job.source):
+        # They only write shards. A generator could not be sent to them, and a list need not be.
+        job = replace(job, source=None, function=None)  # type: ignore[arg-type]
+    try:
+        packed: bytes = cloudpickle.dumps(job)
+    except Exception as failure:
+        raise error(
+            "U605",
+            "the source, the layout or the map function cannot be sent to other processes",
+            expected="objects that can be pickled",
+            found=f"{type(failure).__name__}: {failure}"[:60],
+            do="workers=1, or make what they hold (files, locks, connections) where it is used",
+        ) from failure
+    return packed
 
 
 @lru_cache(maxsize=1)

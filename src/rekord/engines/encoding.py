@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from rekord.codec.decode import new_batch
 from rekord.codec.encode import pool, row_encoder
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.engines.bad_rows import BadRows
+from rekord.engines.holes import HOLE_BYTES, Passed, cut_out
 from rekord.engines.job import Job
 from rekord.engines.keys import Hashes, row_hashes, text_hash, value_bytes
 from rekord.engines.spill import Encoded, Ints
@@ -92,14 +94,17 @@ class Encoding:
             values = {name: value for name, value in values.items() if name != _SPLIT}
         if job.select is not None:
             values = {name: values[name] for name in job.select if name in values}
+        passed = None
         if job.layout.looks:
             derived = job.layout.derive(values, job.verify)
+            passed = _passed_through(values, derived.values)
             values = derived.values
             for remark in derived.remarks:
                 self.bad.remark(remark, self._place(row))
         before = self._waiting_bytes
         self._waiting_bytes = self._encoder.append(values)
         self._pending.add(row, copy, self._waiting_bytes - before, split, by, stratum)
+        self._pending.passed.append(passed)
 
     def _mapped(self, values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         assert self._job.function is not None
@@ -153,7 +158,10 @@ class Encoding:
         if pending.strata:
             strata = np.array([text_hash(0, "split", value) for value in pending.strata], np.uint64)
         splits = np.array(pending.splits, np.uint8)
-        return self._encoded(frames, np.array(pending.lengths, np.int64), splits, keys, hashes, strata)
+        encoded = self._encoded(frames, np.array(pending.lengths, np.int64), splits, keys, hashes, strata)
+        if any(pending.passed):
+            cut_out(encoded, pending.passed)
+        return encoded
 
     # Columns.
 
@@ -255,6 +263,7 @@ class _Pending:
         self.copies: list[int] = []
         self.lengths: list[int] = []
         self.splits: list[int] = []
+        self.passed: list[Passed | None] = []
         self.by: list[bytes] = []
         self.strata: list[bytes] = []
 
@@ -270,6 +279,16 @@ class _Pending:
             self.by.append(by)
         if stratum is not None:
             self.strata.append(stratum)
+
+
+def _passed_through(row: Mapping[str, Any], stored: Mapping[str, Any]) -> Passed | None:
+    """The first file whose bytes are stored as they are, where it is large enough to be read twice."""
+    for name, value in row.items():
+        if isinstance(value, PurePath):
+            data = stored.get(name)
+            if isinstance(data, bytes) and len(data) >= HOLE_BYTES:
+                return Passed(str(value), data)
+    return None
 
 
 def decoded_columns(plan: CodecPlan, frames: Any, rows: int) -> dict[str, Any]:
@@ -322,7 +341,13 @@ def _column(values: Any, name: str, names: set[str]) -> Any:
     if name not in names:
         raise _no_column(name, sorted(names))
     column = values.column(name) if isinstance(values, pa.RecordBatch) else values[name]
-    return column if isinstance(column, pa.Array) else pa.array(column)
+    try:
+        column = column if isinstance(column, pa.Array) else pa.array(column)
+    except (pa.ArrowException, TypeError, ValueError):
+        raise _no_single_value(name) from None
+    if pa.types.is_nested(column.type):
+        raise _no_single_value(name)
+    return column
 
 
 def _value_hashes(seed: int, column: Any) -> Hashes:
@@ -353,9 +378,15 @@ def _own_split(values: Mapping[str, Any], names: tuple[str, ...]) -> str:
 def _value_of(values: Mapping[str, Any], name: str) -> bytes:
     if name not in values:
         raise _no_column(name, sorted(values))
-    if values[name] is None:
+    value = values[name]
+    if value is None:
         raise _no_value(None, name)
-    return value_bytes(values[name])
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    # A repr with an address in it would be another one in the next run.
+    if isinstance(value, (Mapping, list, tuple, np.ndarray)) or " at 0x" in repr(value):
+        raise _no_single_value(name)
+    return value_bytes(value)
 
 
 def _no_column(name: str, names: list[str]) -> RekordError:
@@ -378,6 +409,17 @@ def _no_value(row: int | None, name: str | None = None) -> RekordError:
         expected="a value in every row",
         found="None",
         do="give a value, or split by another column",
+    )
+
+
+def _no_single_value(name: str) -> RekordError:
+    return error(
+        "E381",
+        f"`{name}` holds no single values, by which rows could be split",
+        location=Location(feature=name),
+        expected="a text, a number or bytes in every row",
+        found="a list, an array or an object",
+        do="split by another column",
     )
 
 

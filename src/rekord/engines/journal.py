@@ -79,15 +79,21 @@ class Staging:
         """Make the folders, and put away what killed tasks left half done."""
         ours = os.path.join(self.out, ".rekord")
         shards, index = os.path.join(self.folder, "shards"), os.path.join(ours, "index")
-        for folder in (self.spills, shards, index):
+        for folder in (self.spills, shards, index, os.path.join(ours, "blocks")):
             self.storage.make_folder(folder)
-        for folder in (self.spills, shards, self.out, ours, index):
+        self.put_away(self.folder, self.spills, shards)
+        self.put_away()
+        if not exists(self.storage, self._plan_path):
+            self.write(self._plan_path, plan)
+
+    def put_away(self, *folders: str) -> None:
+        """Remove what killed tasks left half done in these folders, or in the dataset itself."""
+        ours = os.path.join(self.out, ".rekord")
+        for folder in folders or (self.out, ours, os.path.join(ours, "index"), os.path.join(ours, "blocks")):
             for entry in self.storage.list(folder):
                 if entry.name.endswith(_TEMPORARY):
                     with suppress(DatasetError):
                         self.storage.remove(os.path.join(folder, entry.name))
-        if not exists(self.storage, self._plan_path):
-            self.write(self._plan_path, plan)
 
     @property
     def _plan_path(self) -> str:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -71,7 +71,7 @@ class Workers:
                 # Enough for every worker and one more each: this process is busy with a call of its own meanwhile.
                 while len(waiting) > 1 and len(running) < 2 * (self.count - 1):
                     call = waiting.popleft()
-                    running[self._executor().submit(function, *call[1])] = call
+                    running[self._submitted(function, call)] = call
                 if waiting:
                     call = waiting.popleft()
                     yield call[0], _tried(inline, call)
@@ -106,6 +106,24 @@ class Workers:
             for future in running:
                 future.cancel()
 
+    def run_threads(
+        self, inline: Callable[..., _Result], calls: Sequence[Call]
+    ) -> Iterator[tuple[int, _Result | Exception]]:
+        """The same on threads of this process, for calls that hardly hold the interpreter."""
+        if self.count == 1 or len(calls) < 2:
+            yield from self._alone(inline, deque(calls))
+            return
+        with ThreadPoolExecutor(min(self.count, len(calls)), thread_name_prefix="rekord-write") as threads:
+            running = {threads.submit(inline, *call[1]): call[0] for call in calls}
+            try:
+                for future in as_completed(running):
+                    failure = future.exception()
+                    if failure is not None and not isinstance(failure, Exception):
+                        raise failure
+                    yield running[future], future.result() if failure is None else failure
+            finally:
+                threads.shutdown(wait=True, cancel_futures=True)
+
     @staticmethod
     def _alone(
         inline: Callable[..., _Result], waiting: deque[Call]
@@ -113,6 +131,17 @@ class Workers:
         while waiting:
             call = waiting.popleft()
             yield call[0], _tried(inline, call)
+
+    def _submitted(self, function: Callable[..., _Result], call: Call) -> Future[_Result]:
+        """The future of a call. A pool that broke since it was last looked at fails the call like any other."""
+        try:
+            future: Future[_Result] = self._executor().submit(function, *call[1])
+        except Exception as failure:
+            if not _is_loss(failure):
+                raise
+            future = Future()
+            future.set_exception(failure)
+        return future
 
     def _executor(self) -> Any:
         if self._pool is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeAlias
@@ -99,10 +100,6 @@ def _split_part(job: Job, done: Sequence[ShardDone]) -> SplitPart:
     )
 
 
-def _by_id(counts: Mapping[str, int]) -> dict[str, int]:
-    return dict(sorted(counts.items(), key=lambda one: int(one[0])))
-
-
 def write_companions(
     staging: Staging,
     manifest: Manifest,
@@ -120,7 +117,6 @@ def write_companions(
         if count:
             _concatenate(staging, parts, kind, os.path.join(ours, name))
     blocks = os.path.join(ours, "blocks")
-    storage.make_folder(blocks)
     for name, done in shards.items():
         staging.write(os.path.join(blocks, f"{name}.arrow"), _block_list(done), sync=True)
     files = companions(manifest)
@@ -128,6 +124,8 @@ def write_companions(
         staging.write(os.path.join(staging.out, name), data, sync=True)
     manifest = msgspec.structs.replace(manifest, companions=sorted(files))
     staging.write(os.path.join(staging.out, MANIFEST), manifest.to_json(), sync=True)
+    # A worker whose driver was killed may have begun a file after this run put such files away.
+    staging.put_away()
     for folder in (os.path.join(ours, "index"), blocks, ours, staging.out):
         storage.sync_folder(folder)
     return manifest
@@ -165,10 +163,10 @@ def show(staging: Staging, out: str) -> str | None:
     """Make the dataset appear at `out`, in place of an older one; the folder that files of others were left in."""
     storage = staging.storage
     target = os.path.abspath(out)
-    parent, name = os.path.split(target)
+    parent = os.path.dirname(target)
     aside = None
     if exists(storage, target) and list(storage.list(target)):
-        aside = os.path.join(parent, f".{name}.rekord-old-{os.path.basename(staging.folder)[-8:]}")
+        aside = _aside(target) + secrets.token_hex(4)
         storage.rename(target, aside)
     try:
         storage.rename(staging.out, target)
@@ -178,21 +176,46 @@ def show(staging: Staging, out: str) -> str | None:
         raise
     storage.sync_folder(parent)
     staging.remove()
-    return None if aside is None else _removed(storage, aside)
+    return clear_older(out, storage)
+
+
+def clear_older(out: str, storage: Storage) -> str | None:
+    """Remove older datasets that were put aside, by this run or by one that died before it could.
+
+    The folder of one in which files of others were left, if there is such a one.
+    """
+    target = os.path.abspath(out)
+    parent, prefix = os.path.dirname(target), os.path.basename(_aside(target))
+    left = None
+    for entry in storage.list(parent):
+        folder = os.path.join(parent, entry.name)
+        if not entry.name.startswith(prefix) or entry.kind != "folder":
+            continue
+        if exists(storage, manifest_path(folder)) or not list(storage.list(folder)):
+            left = _removed(storage, folder) or left
+    return left
+
+
+def _aside(target: str) -> str:
+    """How the hidden names of older datasets begin."""
+    parent, name = os.path.split(target)
+    return os.path.join(parent, f".{name}.rekord-old-")
 
 
 def _removed(storage: Storage, folder: str) -> str | None:
     """Remove a dataset of ours: what its manifest lists. What is left is somebody's, and stays where it is."""
+    manifest = None
     with suppress(DatasetError):
         manifest = read_manifest(folder, storage)
-        for split, part in manifest.splits.items():
-            for name in part.names(split):
-                with suppress(DatasetError):
-                    storage.remove(os.path.join(folder, name))
-        remove_tree(storage, os.path.join(folder, FOLDER))
-        for name in manifest.companions:
-            with suppress(DatasetError):
-                storage.remove(os.path.join(folder, name))
+    if manifest is not None:
+        names = [name for split, part in manifest.splits.items() for name in part.names(split)]
+        ours = os.path.join(folder, FOLDER)
+        for path in [os.path.join(folder, name) for name in (*names, *manifest.companions)]:
+            if exists(storage, path):
+                storage.remove(path)
+        if exists(storage, ours):
+            remove_tree(storage, ours)
+        # Last: without it nobody would know what else is ours.
         storage.remove(manifest_path(folder))
     if list(storage.list(folder)):
         return folder

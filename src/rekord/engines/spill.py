@@ -24,6 +24,33 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True, eq=False)
+class Holes:
+    """What frames leave out because it lies in a file already: at most one stretch each, read again in the end."""
+
+    at: Ints  # where in the frame
+    n_bytes: Ints  # how much; 0 where nothing is left out
+    paths: list[str | None]
+
+    def taken(self, order: Ints) -> Holes:
+        return Holes(self.at[order], self.n_bytes[order], [self.paths[i] for i in order.tolist()])
+
+
+def joined_holes(holes: list[Holes | None], rows: list[int]) -> Holes | None:
+    """The holes of rows that came in several pieces."""
+    if not any(holes):
+        return None
+    all_of = [
+        Holes(np.zeros(count, np.int64), np.zeros(count, np.int64), [None] * count) if one is None else one
+        for one, count in zip(holes, rows, strict=True)
+    ]
+    return Holes(
+        np.concatenate([one.at for one in all_of]),
+        np.concatenate([one.n_bytes for one in all_of]),
+        [path for one in all_of for path in one.paths],
+    )
+
+
+@dataclass(slots=True, eq=False)
 class Encoded:
     """Rows as frames, in the order in which they were read."""
 
@@ -34,10 +61,16 @@ class Encoded:
     strata: Hashes | None = None  # of the class, where splits wait for all rows to be counted
     hashes: Hashes | None = None  # of the split, likewise
     index: dict[str, Any] | None = None  # Arrow arrays by column
+    holes: Holes | None = None
 
     @property
     def rows(self) -> int:
         return len(self.lengths)
+
+    @property
+    def stored(self) -> Ints:
+        """How many bytes of each frame are in `frames`."""
+        return self.lengths if self.holes is None else self.lengths - self.holes.n_bytes
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True):
@@ -64,7 +97,10 @@ class PartDone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Digest:
-    """A checksum of rows as they were read: equal rows, in the same order, give the same text."""
+    """A checksum of rows as they were read: equal rows, in the same order, give the same text.
+
+    Each frame ends with a checksum of its payload, so that what a hole leaves out counts as well.
+    """
 
     def __init__(self) -> None:
         self.spilled_bytes = 0
@@ -156,9 +192,9 @@ class SpillWriter:
         if self._sort:
             order = _order(joined)
             begin = self._written_bytes
-            self._write_sorted(waiting, joined.lengths, order)
+            self._write_sorted(waiting, joined.stored, order)
         else:
-            begin = self._written_bytes - int(joined.lengths.sum())
+            begin = self._written_bytes - int(joined.stored.sum())
         self._note(joined, order, begin)
 
     def _write_sorted(self, waiting: list[Encoded], lengths: Ints, order: Ints) -> None:
@@ -182,7 +218,7 @@ class SpillWriter:
 
     def _note(self, joined: Encoded, order: Ints | None, begin: int) -> None:
         taken = joined if order is None else _taken(joined, order)
-        offsets = begin + np.cumsum(taken.lengths) - taken.lengths
+        offsets = begin + np.cumsum(taken.stored) - taken.stored
         # Splits come one after another where rows are sorted, else there is one, or they are not known yet.
         splits, firsts = np.unique(taken.splits, return_index=True)
         ends = [*firsts[1:].tolist(), taken.rows]
@@ -205,17 +241,22 @@ def index_batch(rows: Encoded, offsets: Ints) -> pa.RecordBatch:
         if values is not None:
             columns[name] = values
     arrays = {name: pa.array(values) for name, values in columns.items()}
+    if rows.holes is not None:
+        arrays["hole"] = pa.array(rows.holes.paths, pa.string())
+        arrays["hole_at"] = pa.array(rows.holes.at)
+        arrays["hole_bytes"] = pa.array(rows.holes.n_bytes)
     arrays |= {f"index:{name}": values for name, values in (rows.index or {}).items()}
     return pa.RecordBatch.from_pydict(arrays)
 
 
 def _index_file(batches: list[pa.RecordBatch]) -> Any:
-    sink = pa.BufferOutputStream()
     if not batches:
         return b""
-    with pa.ipc.new_file(sink, batches[0].schema) as file:
-        for batch in batches:
-            file.write_batch(batch)
+    # A run without holes lacks their columns.
+    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table)
     return sink.getvalue().to_pybytes()
 
 
@@ -248,6 +289,7 @@ def _joined(waiting: list[Encoded]) -> Encoded:
         strata=all_of("strata"),
         hashes=all_of("hashes"),
         index=index,
+        holes=joined_holes([encoded.holes for encoded in waiting], [encoded.rows for encoded in waiting]),
     )
 
 
@@ -271,4 +313,5 @@ def _taken(rows: Encoded, order: Ints) -> Encoded:
         strata=of(rows.strata),
         hashes=of(rows.hashes),
         index={name: values.take(positions) for name, values in (rows.index or {}).items()},
+        holes=None if rows.holes is None else rows.holes.taken(order),
     )

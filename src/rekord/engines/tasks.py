@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from rekord.dataset.index import index_file
 from rekord.engines.bad_rows import BadRows
 from rekord.engines.cut import Bucket, Shard, slices_of
 from rekord.engines.encoding import Encoding
+from rekord.engines.holes import fill_hole
 from rekord.engines.job import Job
 from rekord.engines.journal import Staging
 from rekord.engines.progress import Tally
@@ -30,6 +32,7 @@ from rekord.sources.base import Chunk, Part
 from rekord.storage.files import Readable
 
 _READ_BYTES = 4 << 20
+_FAR_BYTES = 64 << 10
 
 
 class ShardDone(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +162,7 @@ class _Spills:
         self._kind = kind
         self._files: dict[int, Readable] = {}
         self._indexes: dict[int, pa.Table] = {}
+        self._scratch = bytearray()
 
     def index(self, part: int) -> pa.Table:
         if part not in self._indexes:
@@ -188,6 +192,12 @@ class _Spills:
             filled += count
         return data
 
+    def scratch(self, n_bytes: int) -> memoryview:
+        """Memory that is used again at the next call: fresh pages cost more than what is done with them."""
+        if len(self._scratch) < n_bytes:
+            self._scratch = bytearray(n_bytes)
+        return memoryview(self._scratch)[:n_bytes]
+
     def close(self) -> None:
         for file in self._files.values():
             file.close()
@@ -209,7 +219,7 @@ def _gathered(spills: _Spills, bucket: Bucket, shard: Shard) -> _Gathered:
         .append_column("part", pa.array(np.full(piece.count, piece.part, np.int64)))
         for piece in slices
     ]
-    table = pa.concat_tables(tables)
+    table = pa.concat_tables(tables, promote_options="default")
     if len(slices) > 1:
         # Slices come in the order of reading, so that rows of one key stay in it.
         order = np.argsort(table["key"].to_numpy(), kind="stable")
@@ -225,60 +235,101 @@ def _frames(spills: _Spills, table: pa.Table, lengths: Any) -> Iterable[Any]:
     """The frames of these rows: verified, in pieces."""
     offsets = table["offset"].to_numpy()
     parts = table["part"].to_numpy()
-    at = 0
-    total = len(lengths)
     # Rows that lie in a row are read together.
     ends = offsets + lengths
     breaks = np.flatnonzero((offsets[1:] != ends[:-1]) | (parts[1:] != parts[:-1])) + 1
-    stretches = np.concatenate([[0], breaks, [total]]) if total else np.zeros(1, np.int64)
-    if len(stretches) > 2 and len(stretches) > total // 8:
-        yield from _scattered(spills, offsets, lengths, parts)
+    if "hole" in table.column_names or len(breaks) > len(lengths) // 8:
+        yield from _picked(spills, table, lengths)
         return
-    for begin, end in zip(stretches[:-1].tolist(), stretches[1:].tolist(), strict=True):
+    stretches = [0, *breaks.tolist(), len(lengths)]
+    for begin, end in pairwise(stretches):
         at = begin
         while at < end:
             # As many whole frames as a read takes, one at the least.
             until = int(np.searchsorted(ends[at:end], offsets[at] + _READ_BYTES, side="right")) + at
             until = max(until, at + 1)
             data = spills.read(int(parts[at]), int(offsets[at]), int(ends[until - 1]))
-            _verify(data, int(parts[at]), until - at)
-            yield data
+            yield _verified(data, parts[at:until])
             at = until
 
 
-def _scattered(spills: _Spills, offsets: Any, lengths: Any, parts: Any) -> Iterable[Any]:
-    """Frames that lie all over: each part's stretch is read whole, and the frames picked from it."""
-    held: dict[int, tuple[int, memoryview]] = {}
+def _picked(spills: _Spills, table: pa.Table, lengths: Any) -> Iterable[Any]:
+    """Frames that lie all over, or have holes: brought together, so that what lies between them is not held."""
+    offsets = table["offset"].to_numpy()
+    parts = table["part"].to_numpy()
+    holes = _Holes(table)
+    ends = np.cumsum(lengths)
+    places = ends - lengths
+    held = spills.scratch(int(lengths.sum()))
     for part in np.unique(parts).tolist():
-        mine = parts == part
-        begin = int(offsets[mine].min())
-        end = int((offsets[mine] + lengths[mine]).max())
-        data = spills.read(part, begin, end)
-        held[part] = begin, memoryview(data)
-    pieces: list[memoryview] = []
-    piece_bytes = 0
-    which: list[int] = []
-    for part, offset, length in zip(parts.tolist(), offsets.tolist(), lengths.tolist(), strict=True):
-        begin, view = held[part]
-        pieces.append(view[offset - begin : offset - begin + length])
-        which.append(part)
-        piece_bytes += length
-        if piece_bytes >= _READ_BYTES:
-            yield _joined(pieces, which)
-            pieces, which, piece_bytes = [], [], 0
-    if pieces:
-        yield _joined(pieces, which)
+        mine = np.flatnonzero(parts == part)
+        mine = mine[np.argsort(offsets[mine], kind="stable")]
+        _bring(spills, part, held, offsets[mine], lengths[mine], places[mine], holes.of(mine))
+    at = 0
+    while at < len(lengths):
+        begin = int(places[at])
+        until = max(at + 1, int(np.searchsorted(ends, begin + _READ_BYTES, side="right")))
+        yield _verified(held[begin : int(ends[until - 1])], parts[at:until])
+        at = until
 
 
-def _joined(pieces: list[memoryview], parts: list[int]) -> bytes:
-    data = b"".join(pieces)
+def _bring(
+    spills: _Spills, part: int, held: memoryview, offsets: Any, lengths: Any, places: Any, holes: _Holes
+) -> None:
+    """Copy frames of one spill, in the order in which they lie there, to their places in `held`."""
+    stored = lengths - holes.n_bytes
+    ends = offsets + stored
+    # A read ends where more lies before the next frame than it costs to begin anew.
+    far = np.append(np.flatnonzero(offsets[1:] - ends[:-1] > _FAR_BYTES) + 1, len(offsets))
+    at = 0
+    while at < len(offsets):
+        begin = int(offsets[at])
+        until = int(np.searchsorted(ends, begin + _READ_BYTES, side="right"))
+        until = max(at + 1, min(until, int(far[np.searchsorted(far, at, side="right")])))
+        data = memoryview(spills.read(part, begin, int(ends[until - 1])))
+        stretch = slice(at, until)
+        for row, offset, length, place in zip(
+            range(at, until),
+            (offsets[stretch] - begin).tolist(),
+            stored[stretch].tolist(),
+            places[stretch].tolist(),
+            strict=True,
+        ):
+            path = holes.paths[row]
+            if path is None:
+                held[place : place + length] = data[offset : offset + length]
+                continue
+            cut, hole_bytes = int(holes.at[row]), int(holes.n_bytes[row])
+            held[place : place + cut] = data[offset : offset + cut]
+            behind = place + cut + hole_bytes
+            held[behind : behind + length - cut] = data[offset + cut : offset + length]
+            if not fill_hole(path, held[place + cut : behind]):
+                raise SpillLost(part)
+        at = until
+
+
+class _Holes:
+    """What the frames of some rows leave out."""
+
+    def __init__(self, table: pa.Table) -> None:
+        if "hole" in table.column_names:
+            self.paths = table["hole"].to_pylist()
+            self.at = table["hole_at"].fill_null(0).to_numpy()
+            self.n_bytes = table["hole_bytes"].fill_null(0).to_numpy()
+        else:
+            self.paths = [None] * len(table)
+            self.at = self.n_bytes = np.zeros(len(table), np.int64)
+
+    def of(self, rows: Any) -> _Holes:
+        picked = object.__new__(_Holes)
+        picked.paths = [self.paths[row] for row in rows.tolist()]
+        picked.at, picked.n_bytes = self.at[rows], self.n_bytes[rows]
+        return picked
+
+
+def _verified(data: Any, parts: Any) -> Any:
+    """Frames whose checksums hold; `parts` is the part of each."""
     extents, consumed, _, problem = _core.scan(data, 0, len(data), len(data))
-    if problem is not None or consumed != len(data) or len(extents) != len(pieces):
-        raise SpillLost(parts[min(len(extents), len(parts) - 1)])
+    if problem is not None or consumed != len(data) or len(extents) != len(parts):
+        raise SpillLost(int(parts[min(len(extents), len(parts) - 1)]))
     return data
-
-
-def _verify(data: Any, part: int, frames: int) -> None:
-    extents, consumed, _, problem = _core.scan(data, 0, len(data), len(data))
-    if problem is not None or consumed != len(data) or len(extents) != frames:
-        raise SpillLost(part)

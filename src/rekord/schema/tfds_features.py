@@ -270,7 +270,7 @@ def _damaged(name: str, expected: str, found: str) -> NoReturn:
 def _inexpressible(name: str, expected: str, found: str) -> RekordError:
     return error(
         "X537",
-        f"the TFDS feature `{name[:60]}` has no like in a schema",
+        f"the TFDS feature `{name[:60]}` has no like in a schema" if name else None,
         location=Location(feature=name or None),
         expected=expected,
         found=found,

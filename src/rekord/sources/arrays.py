@@ -1,4 +1,4 @@
-"""Columns in memory: dicts of arrays, and pandas DataFrames."""
+"""Columns in memory: dicts of arrays, and pandas DataFrames; and every other source of arrays by its name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from rekord.errors import RekordError, error
 from rekord.schema.infer_rows import infer_rows
 from rekord.schema.refuse import shown
 from rekord.schema.rowforms import column_batches
+from rekord.sources.arrow import polars
 from rekord.sources.base import Chunk, Columns, Facts
+from rekord.sources.numpy_files import npy, npz
+
+__all__ = ["FrameSource", "columns", "npy", "npz", "pandas", "polars"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from rekord.errors import error
@@ -75,6 +76,10 @@ class ArrowSource:
             if pieces and size_bytes + piece.size_bytes > part_bytes:
                 parts.append(Part((seen.listing.root, tuple(pieces)), size_bytes))
                 pieces, size_bytes = [], 0
+            if pieces and pieces[-1].file == piece.file:
+                last = pieces.pop()
+                piece = last._replace(end=piece.end, size_bytes=last.size_bytes + piece.size_bytes)
+                size_bytes -= last.size_bytes
             pieces.append(piece)
             size_bytes += piece.size_bytes
         if pieces:
@@ -85,7 +90,7 @@ class ArrowSource:
         root, pieces = part.content
         for piece in pieces:
             path = Listing(root, ()).full(piece.file)
-            with _opened(path, piece.file) as (schema, batches):
+            with _opened(path, piece.file) as (schema, batches, _):
                 columns = table_columns(schema, self.columns, path)
                 first = piece.first
                 for batch in batches(piece.begin, piece.end):
@@ -184,14 +189,20 @@ def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
     rows = 0
     for file in listing.files:
         path = listing.full(file)
-        with _opened(path, file) as (schema, batches):
+        with _opened(path, file) as (schema, batches, can_seek):
             columns = table_columns(schema, keep, path)
             first = first or columns
             check_same(listing, file, first, columns)
             row = 0
             for place, batch in enumerate(batches(0, None)):
                 holes.update(column.name for column in columns if column_of(batch, column).null_count)
-                pieces.append(_Batches(file, place, place + 1, row, batch.nbytes))
+                if place and not can_seek:
+                    # To reach a batch of a stream is to read those before it: one task reads them all.
+                    first_piece = pieces.pop()
+                    grown = first_piece.size_bytes + batch.nbytes
+                    pieces.append(first_piece._replace(end=place + 1, size_bytes=grown))
+                else:
+                    pieces.append(_Batches(file, place, place + 1, row, batch.nbytes))
                 row += batch.num_rows
             rows += row
     assert first is not None
@@ -202,8 +213,8 @@ def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
 
 
 @contextmanager
-def _opened(path: str, file: SourceFile) -> Iterator[tuple[Any, Any]]:
-    """The schema of an Arrow file, and a function that gives its batches from one to another.
+def _opened(path: str, file: SourceFile) -> Iterator[tuple[Any, Any, bool]]:
+    """The schema of an Arrow file, a function that gives its batches from one to another, and whether it can seek.
 
     Whatever Arrow says of the file, while it is open, becomes one error of ours.
     """
@@ -220,17 +231,18 @@ def _opened(path: str, file: SourceFile) -> Iterator[tuple[Any, Any]]:
             reader = ipc.open_file(raw) if whole else ipc.open_stream(raw)
 
             def batches(begin: int, end: int | None) -> Iterator[Any]:
+                found: Iterator[Any]
                 if whole:
                     last = reader.num_record_batches if end is None else end
                     found = (reader.get_batch(i) for i in range(begin, last))
                 else:
-                    found = (b for i, b in enumerate(reader) if i >= begin and (end is None or i < end))
+                    found = islice(reader, begin, end)
                 for batch in found:
                     # Offsets and lengths in a file can say anything; Arrow follows them unchecked.
                     batch.validate(full=True)
                     yield batch
 
-            yield reader.schema, batches
+            yield reader.schema, batches, whole
     except (pa.ArrowException, OSError, ValueError) as failure:
         check_unchanged(path, file)
         text = str(failure).split("\n", 1)[0][:60]

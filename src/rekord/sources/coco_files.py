@@ -260,7 +260,7 @@ def _damaged(path: str, data: bytes, failure: Exception) -> RekordError:
     match = _BYTE.search(str(failure))
     if match:
         # What follows the document is reported one byte late.
-        at = int(match[1]) + shift - ("trailing" in str(failure))
+        at = int(match[1]) + shift - ("trailing characters" in str(failure))
         found = str(failure).removeprefix("JSON is malformed: ").partition(" (byte")[0]
         found += f": {shown(data[at : at + 16])[1:]}" if at < len(data) else ""
     elif isinstance(failure, UnicodeDecodeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from rekord.errors import error
 from rekord.schema import Bytes, Feature, Float32, Int64, Schema, Text
@@ -22,7 +22,7 @@ EXTENSIONS = (".csv", ".tsv", ".tab", ".csv.gz", ".tsv.gz", ".tab.gz")
 MISSING = ("", "NA", "N/A", "null", "NULL")
 """Fields that stand for no value. NaN does too, in columns of numbers."""
 
-Columns = Sequence[str] | Mapping[str, Feature] | None
+Chosen: TypeAlias = "Sequence[str] | Mapping[str, Feature] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def csv(
     path: str | os.PathLike[str],
     *,
     delimiter: str | None = None,
-    columns: Columns = None,
+    columns: Chosen = None,
     header: bool = True,
     na: Sequence[str] = MISSING,
 ) -> DelimitedSource | ZippedDelimitedSource:

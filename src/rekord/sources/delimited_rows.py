@@ -104,7 +104,9 @@ class _Parser:
                 read_options=csv.ReadOptions(
                     column_names=list(self.table.names), use_threads=False, block_size=len(data) + 1
                 ),
-                parse_options=csv.ParseOptions(delimiter=self.table.delimiter, newlines_in_values=True),
+                parse_options=csv.ParseOptions(
+                    delimiter=self.table.delimiter, newlines_in_values=b'"' in data
+                ),
                 convert_options=self._convert,
             )
         except (pa.ArrowException, ValueError, KeyError):

@@ -7,7 +7,8 @@ from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rekord.errors import RekordError
+from rekord.errors import RekordError, error
+from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Schema, Tensor, Text
 from rekord.schema.dtypes import FLOATS, INTEGERS, TENSORS
 from rekord.schema.merging import Merging
@@ -27,6 +28,15 @@ def huggingface(dataset: Any) -> HuggingFace | RowsSource:
     splits = dict(dataset) if isinstance(dataset, Mapping) else None
     parts = [dataset] if splits is None else list(splits.values())
     names = None if splits is None else tuple(splits)
+    if names is not None and any("split" in (part.features or ()) for part in parts):
+        raise error(
+            "X539",
+            "a dict of datasets has its own column `split`",
+            location=Location(feature="split"),
+            expected="another name: `split` says which of the datasets a row is from",
+            found="a column of that name",
+            do='rename it: dataset.rename_column("split", "part")',
+        )
     if all(hasattr(part, "with_format") and hasattr(part, "data") for part in parts):
         return HuggingFace(parts, names)
     return RowsSource("huggingface", lambda: _streamed(parts, names), splits=names)
@@ -147,9 +157,9 @@ def _schema(parts: list[Any]) -> Schema | None:
     if any(part.features != features for part in parts):
         return None
     for name, feature in features.items():
-        tables = [part.data.column(name) for part in parts]
+        arrays = [chunk for part in parts for chunk in part.data.column(name).chunks]
         try:
-            found = _features(name, feature, tables)
+            found = _features(name, feature, arrays)
         except RekordError:
             return None
         if found is None:
@@ -158,33 +168,34 @@ def _schema(parts: list[Any]) -> Schema | None:
     return Schema(columns) if columns else None
 
 
-def _features(name: str, feature: Any, columns: list[Any]) -> dict[str, Feature] | None:
-    if isinstance(feature, Mapping) or type(feature).__name__ == "Translation":
-        inner = feature if isinstance(feature, Mapping) else dict.fromkeys(feature.languages)
-        out: dict[str, Feature] = {}
-        for key, one in inner.items():
-            place = columns[0].type.get_field_index(key)
-            children = [chunk.flatten()[place] for column in columns for chunk in column.chunks]
-            found = {f"{name}/{key}": Text()} if one is None else _features(f"{name}/{key}", one, children)
-            if found is None:
-                return None
-            out |= found
-        return out
-    optional = any(column.null_count for column in columns)
-    one = _feature(name, feature, (), optional, columns)
-    return None if one is None else {name: one}
+def _features(name: str, feature: Any, arrays: list[Any]) -> dict[str, Feature] | None:
+    """The columns that a feature becomes; `arrays` hold its values."""
+    optional = any(array.null_count for array in arrays)
+    if type(feature).__name__ == "Translation":
+        return {f"{name}/{language}": Text(optional=optional) for language in feature.languages}
+    if not isinstance(feature, Mapping):
+        one = _feature(name, feature, (), optional, arrays)
+        return None if one is None else {name: one}
+    out: dict[str, Feature] = {}
+    for key, inner in feature.items():
+        children = [array.flatten()[array.type.get_field_index(key)] for array in arrays]
+        found = _features(f"{name}/{key}", inner, children)
+        if found is None:
+            return None
+        out |= found
+    return out
 
 
-def _feature(name: str, feature: Any, above: Shape, optional: bool, columns: list[Any]) -> Feature | None:
+def _feature(name: str, feature: Any, above: Shape, optional: bool, arrays: list[Any]) -> Feature | None:
     kind = type(feature).__name__
     if kind in _ARRAYS:
         shape = tuple(feature.shape)
-        return None if above else _numbers(name, feature.dtype, shape, optional, columns)
+        return None if above else _numbers(name, feature.dtype, shape, optional, arrays)
     if kind in ("List", "LargeList", "Sequence"):
         length = getattr(feature, "length", -1)
-        return _feature(name, feature.feature, (*above, None if length < 0 else length), optional, columns)
+        return _feature(name, feature.feature, (*above, None if length < 0 else length), optional, arrays)
     if isinstance(feature, list) and len(feature) == 1:
-        return _feature(name, feature[0], (*above, None), optional, columns)
+        return _feature(name, feature[0], (*above, None), optional, arrays)
     if kind == "ClassLabel":
         if len(above) > 1:
             return None
@@ -194,10 +205,10 @@ def _feature(name: str, feature: Any, above: Shape, optional: bool, columns: lis
     if kind in _FILES:
         scalar = Image(optional=optional) if kind == "Image" else Bytes(optional=optional)
         return None if above else scalar
-    return _numbers(name, feature.dtype, above, optional, columns) if kind == "Value" else None
+    return _numbers(name, feature.dtype, above, optional, arrays) if kind == "Value" else None
 
 
-def _numbers(name: str, dtype: str, shape: Shape, optional: bool, columns: list[Any]) -> Feature | None:
+def _numbers(name: str, dtype: str, shape: Shape, optional: bool, arrays: list[Any]) -> Feature | None:
     if shape.count(None) > 1:
         return _nested(name, dtype, shape) if not optional else None
     if dtype in ("string", "large_string"):
@@ -211,7 +222,7 @@ def _numbers(name: str, dtype: str, shape: Shape, optional: bool, columns: list[
             Tensor(dtype, shape, optional=optional) if raw else Int64(shape, dtype=dtype, optional=optional)
         )
     if dtype == "float64":
-        merges = _merges(columns)
+        merges = _merges(arrays)
         return Tensor(dtype, shape, optional=optional) if merges else Float32(shape, optional=optional)
     if dtype in FLOATS:
         return Float32(shape, dtype=dtype, optional=optional)
@@ -233,14 +244,17 @@ def _nested(name: str, dtype: str, shape: Shape) -> Feature | None:
     return None
 
 
-def _merges(columns: list[Any]) -> bool:
+def _merges(arrays: list[Any]) -> bool:
     """Whether float32 would make one of two different numbers among the first rows."""
     merging = Merging()
-    for column in columns:
-        chunks = column.slice(0, PEEKED_ROWS)
-        for chunk in getattr(chunks, "chunks", [chunks]):
-            flat = getattr(chunk, "storage", chunk)
-            while hasattr(flat.type, "value_type"):
-                flat = flat.flatten()
-            merging.add(flat.drop_null().to_numpy(zero_copy_only=False))
+    left = PEEKED_ROWS
+    for array in arrays:
+        flat = array.slice(0, left)
+        left -= len(flat)
+        flat = getattr(flat, "storage", flat)
+        while hasattr(flat.type, "value_type"):
+            flat = flat.flatten()
+        merging.add(flat.drop_null().to_numpy(zero_copy_only=False))
+        if not left:
+            break
     return merging.merges()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ _GRAIN_BYTES = 64 << 10
 _MOST_CUTS_SMALL = 64  # how finely a small file can be cut
 _HEAD_BYTES = 64 << 10
 _UTF8_MARK = b"\xef\xbb\xbf"
+_GZIP_MARK = b"\x1f\x8b\x08"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -85,18 +87,25 @@ class FileIndex(NamedTuple):
 def text_head(stream: ByteStream, path: str) -> tuple[bytes, int]:
     """The first bytes of a text file without the mark that may stand before them, and where they begin."""
     head = stream.read(_HEAD_BYTES)
-    wide = head.startswith(_UTF16_MARKS)
-    if wide or b"\0" in head:
-        raise error(
-            "X521",
-            location=Location(path=path),
-            expected="text in UTF-8",
-            found="text in UTF-16" if wide else f"a zero byte at {head.index(0):,}",
-            likely="it was saved as `Unicode text`: such files begin with these two bytes" if wide else None,
-            do=f"iconv -f UTF-16 -t UTF-8 {path} > converted.txt" if wide else "name a text file",
+    if head.startswith(_UTF16_MARKS):
+        raise _no_text(
+            path,
+            "text in UTF-16",
+            likely="it was saved as `Unicode text`: such files begin with these two bytes",
+            do=f"iconv -f UTF-16 -t UTF-8 {shlex.quote(path)} > converted.txt",
         )
+    if head.startswith(_GZIP_MARK):
+        do = f"mv {shlex.quote(path)} {shlex.quote(path + '.gz')}"
+        raise _no_text(path, "gzip data, though its name does not end in .gz", do=do)
+    if b"\0" in head:
+        raise _no_text(path, f"a zero byte at {head.index(0):,}", do="name a text file")
     marked = len(_UTF8_MARK) if head.startswith(_UTF8_MARK) else 0
     return head[marked:], marked
+
+
+def _no_text(path: str, found: str, *, likely: str | None = None, do: str) -> RekordError:
+    where = Location(path=path)
+    return error("X521", location=where, expected="text in UTF-8", found=found, likely=likely, do=do)
 
 
 def after_head(stream: ByteStream, head: bytes, head_offset: int, begin: Cut) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import zipfile
 import zlib
@@ -18,28 +17,14 @@ from rekord.errors import RekordError, error, located
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer_rows import infer_rows
-from rekord.schema.refuse import shown
 from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, SourceFile
 from rekord.sources.files import Listing, check_unchanged, checked_path, damaged, empty, listed, opened
+from rekord.sources.numpy_header import Header, read_header
 from rekord.sources.same_columns import inconsistent
 from rekord.sources.tables import checked_keep, rows_at_once
 
 _INFERRED_BYTES = 64 << 20
 _MOST_RATIO = 1032  # deflate cannot do better
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-
-
-class Header(NamedTuple):
-    """What a .npy file says of its array, held against the bytes that there are."""
-
-    dtype: Any
-    rows: int
-    row_shape: tuple[int, ...]
-    offset: int  # of the first row
-
-    @property
-    def row_bytes(self) -> int:
-        return int(self.dtype.itemsize) * math.prod(self.row_shape)
 
 
 class _Rows(NamedTuple):
@@ -157,7 +142,7 @@ def _npy_survey(listing: Listing, column: str) -> tuple[Schema, tuple[Header, ..
         if not file.size_bytes:
             raise empty(path, "an empty file", expected="a .npy file")
         with opened(path, file) as stream:
-            header = _header(stream, file.size_bytes, path, column)
+            header = read_header(stream, file.size_bytes, path, column)
             _check_alike(listing, file, {column: header}, {column: (headers or [header])[0]})
             headers.append(header)
             chunks = _array_chunks({column: (stream, header)}, 0, header.rows, file.path, path)
@@ -219,66 +204,6 @@ def _told(header: Header | None) -> str:
     return "no such array" if header is None else f"{header.dtype.name} rows of shape {header.row_shape}"
 
 
-class _Counted:
-    """A stream that knows how much of it was read."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self.offset = 0
-
-    def read(self, size_bytes: int) -> bytes:
-        data: bytes = self._stream.read(size_bytes)
-        self.offset += len(data)
-        return data
-
-
-def _header(stream: Any, size_bytes: int, path: str, column: str) -> Header:
-    """The header of an array, believed only as far as there are bytes."""
-    counted = _Counted(stream)
-    try:
-        version = np.lib.format.read_magic(counted)  # type: ignore[arg-type]
-        shape, by_columns, dtype = _HEADERS[version](counted)  # type: ignore[arg-type]
-    except (ValueError, EOFError, TypeError, KeyError, SyntaxError, RecursionError, MemoryError):
-        raise damaged(path, "NumPy file", f"no header of an array for `{column[:60]}`") from None
-    if (
-        dtype.hasobject
-        or dtype.names is not None
-        or dtype.kind not in "biufcSU"
-        or dtype.name.endswith("128")
-    ):
-        do = "save an array of numbers or texts"
-        raise _strange(path, column, f"an array of {shown(str(dtype))}", do)
-    if not shape or (by_columns and len(shape) > 1):
-        found = "an array that is stored column by column" if shape else "an array without dimensions"
-        do = (
-            "np.save(path, np.ascontiguousarray(array))"
-            if shape
-            else "save it with the rows first: array[None]"
-        )
-        raise _strange(path, column, found, do)
-    header = Header(dtype, int(shape[0]), tuple(int(size) for size in shape[1:]), counted.offset)
-    if not header.row_bytes:
-        raise _strange(
-            path, column, f"rows of shape {header.row_shape}, without elements", "leave the array out"
-        )
-    if header.rows * header.row_bytes > size_bytes - header.offset:
-        needed = header.rows * header.row_bytes
-        there = f"{size_bytes - header.offset:,} bytes of data where the header of `{column[:60]}` says {needed:,}"
-        raise damaged(path, "NumPy file", there)
-    return header
-
-
-def _strange(path: str, column: str, found: str, do: str) -> RekordError:
-    return error(
-        "X525",
-        f"`{column[:60]}` is {found}",
-        location=Location(path=path, feature=column[:60]),
-        expected="an array of numbers, bools or texts, with the rows first",
-        found=found,
-        do=do,
-    )
-
-
 @contextmanager
 def _npz_members(
     path: str, file: SourceFile, keep: tuple[str, ...] | None
@@ -298,7 +223,7 @@ def _npz_members(
                 # What an archive says of a size is no more than its bytes can hold.
                 size_bytes = min(info.file_size, _MOST_RATIO * info.compress_size + 1024)
                 stream = stack.enter_context(archive.open(info))
-                members[name] = stream, _header(stream, size_bytes, path, name)
+                members[name] = stream, read_header(stream, size_bytes, path, name)
             for name in keep or ():
                 if name not in members:
                     raise _no_array(name, path)

@@ -11,7 +11,7 @@ from rekord import _core
 from rekord.codec.assemble import assemble
 from rekord.codec.decode import new_batch, row_error
 from rekord.codec.plan import CodecPlan, compile_plan
-from rekord.errors import RekordError, error
+from rekord.errors import CompressionError, RekordError, error
 from rekord.faults import frame_error
 from rekord.location import Location
 from rekord.records.compression import begins_with_a_record, read_head
@@ -53,9 +53,20 @@ def records(
         facts = LOCAL.stat(place)
         below = os.path.relpath(place, root) if root else place
         files.append(SourceFile(below.replace(os.sep, "/"), facts.size_bytes, facts.mtime_ns))
-    known = _splits(files, paths, splits, tfds)
     if schema is None and tfds is not None:
         schema = tfds.schema
+    known = _splits(files, paths, splits, tfds)
+    if known is not None and schema is not None and "split" in schema:
+        if splits is not None:
+            raise error(
+                "U605",
+                "`splits` cannot be given for records that have a column `split`",
+                location=Location(feature="split"),
+                expected="a schema without it, or no `splits`",
+                found="both",
+                do="leave `splits` out, or the column",
+            )
+        known = None
     return Records(root, tuple(files), schema, known, strict, _counted(tfds, known))
 
 
@@ -142,6 +153,9 @@ class _File:
             while True:
                 try:
                     segment = reader.next(_MOST_ROWS)
+                except CompressionError as failure:
+                    yield self._bad(reader.record, reader.offset, failure)
+                    return  # nothing behind it can be decompressed
                 except RekordError:
                     break
                 if segment is None:
@@ -197,8 +211,8 @@ class _File:
                 except RekordError as met:
                     failure, goes_on = reader.recover(met)
                     place, number = failure.location.offset or 0, failure.location.record or 0
-                    if begins_there or place >= offset:
-                        yield self._bad(number, place, failure)
+                    if place >= offset or not goes_on:
+                        yield self._bad(max(number, record), max(place, offset), failure)
                     if not goes_on:
                         return
 

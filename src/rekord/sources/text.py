@@ -91,7 +91,10 @@ class ZippedTextSource:
         return {}
 
     def facts(self) -> Facts:
-        return _facts(self._listing(), None)
+        listing = self._listing()
+        if next(self.rows(), None) is None:
+            raise _no_lines(listing)
+        return _facts(listing, None)
 
     def rows(self) -> Iterator[Chunk]:
         listing = self._listing()
@@ -134,8 +137,12 @@ def _indexes(listing: Listing) -> tuple[FileIndex, ...]:
             head, offset = text_head(stream, path)
             indexes.append(index_file(file, stream, _RULES, Cut(offset, 0, 1), head=head))
     if not any(index.rows for index in indexes):
-        raise empty(listing.full(listing.files[0]), "no line with anything in it", expected="lines of text")
+        raise _no_lines(listing)
     return tuple(indexes)
+
+
+def _no_lines(listing: Listing) -> RekordError:
+    return empty(listing.full(listing.files[0]), "no line with anything in it", expected="lines of text")
 
 
 def _block_rows(block: RowBlock | LostRow, path: str, full_path: str) -> Iterator[Chunk]:

@@ -164,7 +164,8 @@ class Yolo(Annotated):
         for entry in entries:
             if isinstance(entry.content, _Pair) and entry.content.labels is not None:
                 try:
-                    most = max([most, *[one.number for one in self._lines(entry.content.labels)]])
+                    for one in self._lines(entry.content.labels):
+                        most = max(most, one.number)
                 except RekordError:
                     continue  # its row will say so
         return tuple([str(number) for number in range(most + 1)])
@@ -254,7 +255,7 @@ def _line(words: list[str], path: str, line: int) -> _Line:
     rounding = 10.0 ** -min(max(decimals, _LEAST_DECIMALS), _MOST_DECIMALS)
     wrong = next((value for value in values if not -rounding <= value <= 1 + rounding), None)
     if wrong is not None:
-        likely = "these are pixels" if wrong > 2 else None
+        likely = "these are pixels" if 2 < wrong < 1e6 else None
         raise _bad_line(path, line, "a line of a label file is not normalised", f"{wrong:g}", likely)
     if len(values) == 4:
         x, y, width, height = values

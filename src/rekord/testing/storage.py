@@ -36,7 +36,9 @@ class Crash(BaseException):
 class Operation:
     """One thing that was done to the disk, or tried."""
 
-    name: Literal["create", "write", "fsync", "rename", "remove", "make_folder", "remove_folder", "sync_folder"]
+    name: Literal[
+        "create", "write", "fsync", "rename", "remove", "make_folder", "remove_folder", "sync_folder"
+    ]
     path: str
     n_bytes: int = 0
 

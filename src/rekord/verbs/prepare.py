@@ -24,7 +24,7 @@ from rekord.schema.refuse import near_miss, shown
 from rekord.sources.base import Facts, Source, is_parted
 from rekord.sources.limited import Limited
 from rekord.storage.files import LOCAL, Storage
-from rekord.verbs.choose import as_source, layout_for
+from rekord.verbs.choose import NOTHING_SAID, MaskOptions, as_source, layout_for
 from rekord.version import VERSION
 
 PathLike = str | os.PathLike[str]
@@ -69,8 +69,14 @@ def prepare(
     fresh: bool,
     format: str | None,
     storage: Storage = LOCAL,
+    masks: MaskOptions = NOTHING_SAID,
+    own_splits: bool = False,
 ) -> Conversion:
-    """Everything that can be refused before a row is read is refused here."""
+    """Everything that can be refused before a row is read is refused here.
+
+    `masks` stands in place of what the source knows of its masks. With `own_splits` the splits of a source that
+    has some are kept where `split` asks for nothing else.
+    """
     _one_of("verify", verify, ("full", "headers"))
     _one_of("on_bad_row", on_bad_row, ("stop", "reject"))
     _one_of("format", format, (None, "tfds"))
@@ -86,11 +92,13 @@ def prepare(
         raise _refused(
             "max_rejects", max_rejects, "a share of the rows below 1, or a number of them", "max_rejects=0.01"
         )
-    source = as_source(rows, names=names)
+    source = as_source(rows, names=names, layout=layout if isinstance(layout, str) else None, schema=schema)
     if limit is not None:
         source = Limited(source, _whole("limit", limit, least=1))
     facts = source.facts()
-    chosen, select = _layout(source, facts, schema, layout)
+    chosen, select = _layout(source, facts, schema, layout, masks)
+    if own_splits and split is None and facts.splits:
+        split = "source"
     rule = split_rule(split, by=split_by, stratify=stratify, known=facts.splits)
     place = _checked_out(out)
     job = Job(
@@ -163,7 +171,7 @@ class _Companions:
 
 
 def _layout(
-    source: Source, facts: Facts, schema: Schema | None, layout: Layout | str | None
+    source: Source, facts: Facts, schema: Schema | None, layout: Layout | str | None, masks: MaskOptions
 ) -> tuple[Layout, tuple[str, ...] | None]:
     """The layout, and the columns that it takes from the source (None: rows must fit as they are)."""
     if schema is not None:
@@ -173,7 +181,7 @@ def _layout(
         declared = None if facts.schema is None else tuple(schema)
         return Plain(schema), declared
     if layout is None or isinstance(layout, str):
-        made = layout_for(source, facts, layout)
+        made = layout_for(source, facts, layout, masks)
         return made, tuple(made.schema) if isinstance(made, Plain) and is_parted(source) else None
     for member in ("schema", "derive", "looks", "options"):
         if not hasattr(layout, member):
@@ -267,8 +275,14 @@ def _refused(name: str, value: object, expected: str, do: str) -> RekordError:
     return error("U605", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)
 
 
-def show_progress(conversion: Conversion) -> Watch | None:
-    """The bar, or the lines, that tell how far a conversion is."""
+def run_aloud(conversion: Conversion) -> Outcome:
+    """Run a conversion, with what is to be expected before it and how far it is beside it, on stderr."""
+    from rekord.verbs.forecast import check_space, forecast, is_complete
     from rekord.verbs.progress import Progress
 
-    return Progress()
+    with Progress() as progress:
+        if not is_complete(conversion):
+            expected = forecast(conversion)
+            check_space(conversion, expected)
+            progress.say(expected.lines())
+        return convert(conversion, progress)

@@ -65,7 +65,7 @@ def write(
     bad: a share of the rows below 1, a number from 1 on.
     """
     # Here, so that `import rekord` does not pay for what only writing needs.
-    from rekord.verbs.prepare import prepare, run, show_progress
+    from rekord.verbs.prepare import prepare, run, run_aloud
 
     conversion = prepare(
         rows,
@@ -94,5 +94,5 @@ def write(
         fresh=fresh,
         format=format,
     )
-    run(conversion, show_progress(conversion) if progress else None)
+    (run_aloud if progress else run)(conversion)
     return open_dataset(conversion.out)

@@ -1,0 +1,131 @@
+"""The files that conversions begin with, made once and kept: images with masks, and a table as CSV and Parquet."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+from pyarrow import csv
+from workloads import Workload
+
+Pixels = npt.NDArray[np.uint8]
+
+_PROCESSES = 2
+_SIDE = 512
+_QUALITY = 90
+_CLASSES = 21
+_IGNORE = 255
+_GROUP_ROWS = 122_880  # of a Parquet row group: what DuckDB writes
+
+
+def prepare_pairs(workload: Workload) -> None:
+    """Make the images and masks where they are missing."""
+
+    def fill(folder: Path) -> None:
+        for name in ("images", "masks"):
+            (folder / name).mkdir()
+        with ProcessPoolExecutor(_PROCESSES, get_context("spawn")) as pool:
+            for _ in pool.map(_write_pairs, *zip(*_pair_calls(workload, folder), strict=True)):
+                pass
+
+    _fill_once(workload.folder, fill)
+
+
+def prepare_tables(workload: Workload) -> None:
+    """Make the CSV and the Parquet file where they are missing."""
+
+    def fill(folder: Path) -> None:
+        schema = _table(workload, 0).schema
+        options = csv.WriteOptions(quoting_style="none")
+        with (
+            csv.CSVWriter(folder / "table.csv", schema, write_options=options) as text,
+            pq.ParquetWriter(folder / "table.parquet", schema) as parquet,
+        ):
+            waiting: list[pa.Table] = []
+            for chunk in range(workload.chunks()):
+                waiting.append(_table(workload, chunk))
+                text.write_table(waiting[-1])
+                whole = pa.concat_tables(waiting)
+                while len(whole) >= _GROUP_ROWS:
+                    parquet.write_table(whole.slice(0, _GROUP_ROWS), row_group_size=_GROUP_ROWS)
+                    whole = whole.slice(_GROUP_ROWS)
+                waiting = [whole]
+            if len(waiting[0]):
+                parquet.write_table(waiting[0], row_group_size=_GROUP_ROWS)
+
+    _fill_once(workload.folder, fill)
+
+
+def _fill_once(folder: Path, fill: Callable[[Path], None]) -> None:
+    if folder.exists():
+        return
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    fill(partial)
+    partial.rename(folder)
+
+
+def _table(workload: Workload, chunk: int) -> pa.Table:
+    drawn: dict[str, Any] = workload.rows(chunk)
+    return pa.table(
+        {
+            column.name: pa.array(drawn[column.name].astype("U8"), pa.string())
+            if column.is_string
+            else pa.array(drawn[column.name])
+            for column in workload.columns
+        }
+    )
+
+
+def _pair_calls(workload: Workload, folder: Path) -> list[tuple[Path, int, list[int]]]:
+    calls = []
+    for chunk in range(workload.chunks()):
+        seeds: Any = workload.rows(chunk)["seed"]
+        calls.append((folder, chunk * workload.chunk, seeds.tolist()))
+    return calls
+
+
+def _write_pairs(folder: Path, first: int, seeds: list[int]) -> None:
+    for number, seed in enumerate(seeds, first):
+        rng = np.random.default_rng(seed)
+        name = f"{number:06d}"
+        Image.fromarray(_photo(rng)).save(folder / "images" / f"{name}.jpg", quality=_QUALITY)
+        Image.fromarray(_mask(rng)).save(folder / "masks" / f"{name}.png")
+
+
+def _photo(rng: np.random.Generator) -> Pixels:
+    """Noise of several scales: as JPEG 40 to 80 KB, as a photo of this size has."""
+    detail = rng.uniform(0.3, 1.0)
+    scales = ((4, 0.5), (16, 0.25), (64, 0.18 * detail), (256, 0.12 * detail))
+    light = sum(weight * _smooth(rng, cells, 3).astype(np.float32) for cells, weight in scales)
+    grain = rng.normal(0.0, 3.0 * detail, (_SIDE, _SIDE, 1)).astype(np.float32)
+    return np.clip(light + grain, 0, 255).astype(np.uint8)
+
+
+def _mask(rng: np.random.Generator) -> Pixels:
+    """Blobs of a few classes, parted by a line that is to be ignored, as in Pascal VOC."""
+    highest = np.argmax(np.stack([_smooth(rng, cells, 1) for cells in (5, 5, 6, 7, 12)]), axis=0)
+    ids = np.array([0, *rng.integers(1, _CLASSES, 4)], np.uint8)
+    mask = ids[highest]
+    across = highest[:, 1:] != highest[:, :-1]
+    down = highest[1:] != highest[:-1]
+    for edge in (mask[:, 1:], mask[:, :-1]):
+        edge[across] = _IGNORE
+    for edge in (mask[1:], mask[:-1]):
+        edge[down] = _IGNORE
+    return mask
+
+
+def _smooth(rng: np.random.Generator, cells: int, channels: int) -> Pixels:
+    grid = rng.integers(0, 256, (cells, cells, channels), np.uint8).squeeze()
+    return np.asarray(Image.fromarray(grid).resize((_SIDE, _SIDE), Image.Resampling.BICUBIC))

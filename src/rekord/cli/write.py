@@ -1,0 +1,375 @@
+"""`rekord write`: raw data to a dataset, in one command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rekord.cli import out as output
+from rekord.cli import write_options as options
+from rekord.cli.render import byte_size, clean, count, cut, duration, failure_lines, whole_number
+from rekord.errors import DataError, FormatError, RekordError, error
+
+if TYPE_CHECKING:
+    from rekord.dataset.manifest import Manifest
+    from rekord.engines.convert import Conversion, Outcome
+
+_DO = "rekord write --help"
+_ABOUT_ROWS = ("X510", "X514")
+
+
+def _number(option: str) -> Any:
+    return whole_number(option, do=_DO)
+
+
+def write(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="Raw data: a folder, a file or a pattern.", show_default=False),
+    ],
+    out: Annotated[
+        str | None,
+        typer.Argument(metavar="OUT", help="The folder to be made. The only argument beside --masks."),
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            "--layout", metavar="NAME", help="auto, deeplab, detection, classification, table or text."
+        ),
+    ] = None,
+    images: Annotated[
+        str | None, typer.Option("--images", metavar="DIR", help="The folder of the images.")
+    ] = None,
+    masks: Annotated[
+        str | None, typer.Option("--masks", metavar="DIR", help="The folder of their masks.")
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option("--classes", metavar="N|FILE", help="How many, or a file of names, one a line."),
+    ] = None,
+    ignore: Annotated[
+        str | None, typer.Option("--ignore", metavar="N", help="The mask's id for no class, or none.")
+    ] = None,
+    colours: Annotated[
+        str | None, typer.Option("--colours", metavar="FILE", help='JSON for RGB masks: {"128,64,0": 3}.')
+    ] = None,
+    optional_masks: Annotated[
+        bool, typer.Option("--optional-masks", help="Images may be without a mask.")
+    ] = False,
+    label_map: Annotated[
+        str | None, typer.Option("--label-map", metavar="FILE", help="Ids of detection's classes by name.")
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="FILE", help="Columns as declared: JSON or .pbtxt.")
+    ] = None,
+    map_: Annotated[
+        str | None,
+        typer.Option("--map", metavar="FILE.py:FUNC", help="Makes of a row another one, several or none."),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            "--split", metavar="SPLITS", help="train=0.9,val=0.1, or one name, or source (its own)."
+        ),
+    ] = None,
+    split_by: Annotated[
+        str | None, typer.Option("--split-by", metavar="KEY", help="Rows of one value share a split.")
+    ] = None,
+    stratify: Annotated[
+        str | None,
+        typer.Option("--stratify", metavar="KEY", help="Exact ratios within each class of a column."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="The column that identifies a row.")
+    ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option("--index", metavar="A,B", help="Columns to keep in the index; labels always are."),
+    ] = None,
+    shard_size: Annotated[
+        str, typer.Option("--shard-size", metavar="SIZE", help="Of a shard, about.")
+    ] = "128MB",
+    shards: Annotated[
+        int | None,
+        typer.Option("--shards", metavar="N", help="So many a split instead.", parser=_number("--shards")),
+    ] = None,
+    compression: Annotated[
+        str | None, typer.Option("--compression", metavar="NAME", help="none, gzip or zlib.")
+    ] = None,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Across the whole dataset.")] = False,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Of order and splits.", parser=_number("--seed"))
+    ] = 0,
+    verify: Annotated[
+        str, typer.Option("--verify", metavar="full|headers", help="How closely pictures are looked at.")
+    ] = "full",
+    on_bad_row: Annotated[
+        str, typer.Option("--on-bad-row", metavar="stop|reject", help="Stop, or list it and go on.")
+    ] = "stop",
+    max_rejects: Annotated[
+        float,
+        typer.Option(
+            "--max-rejects",
+            metavar="X",
+            help="Bad rows that are too many: a share below 1, or a number.",
+            parser=options.ratio("--max-rejects", do="--max-rejects 0.01"),
+        ),
+    ] = 0.01,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="N", help="The first N rows only.", parser=_number("--limit")),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers", metavar="N", help="Processes. Default: one a core.", parser=_number("--workers")
+        ),
+    ] = None,
+    engine: Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where it runs.")] = "local",
+    format_: Annotated[
+        str | None, typer.Option("--format", metavar="tfds", help="Also what tensorflow_datasets opens.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Write a dataset from raw data. The same command goes on where an earlier run of it ended."""
+    from rekord.verbs.choose import MaskOptions
+    from rekord.verbs.prepare import prepare, run_aloud
+
+    began = time.perf_counter()
+    many = options.classes(classes)
+    ignored = options.ignore(ignore)
+    place, rows = _source(
+        source,
+        out,
+        layout=layout,
+        images=images,
+        masks=masks,
+        classes=many,
+        ignore=ignored,
+        label_map=label_map,
+        optional_masks=optional_masks,
+        engine=engine,
+    )
+    said = MaskOptions(
+        classes=many if isinstance(many, int) else None,
+        ignore="as the source" if ignore is None else ignored,
+        colours=options.colours(colours),
+    )
+    try:
+        conversion = prepare(
+            rows,
+            place,
+            schema=options.schema(schema),
+            layout=layout,
+            map=options.function(map_),
+            names=None,
+            split=options.splits(split),
+            split_by=split_by,
+            stratify=stratify,
+            key=key,
+            index=options.names(index),
+            shard_size=shard_size,
+            shards=shards,
+            compression=compression,
+            shuffle=shuffle,
+            seed=seed,
+            verify=verify,  # type: ignore[arg-type]
+            on_bad_row=on_bad_row,  # type: ignore[arg-type]
+            max_rejects=max_rejects,
+            limit=limit,
+            workers=workers,
+            engine=engine,
+            staging=None,
+            fresh=fresh,
+            format=format_,
+            masks=said,
+            own_splits=True,
+        )
+        output.tell(_heading(conversion))
+        if dry_run:
+            return _forecast_only(conversion, as_json=as_json)
+        outcome = run_aloud(conversion)
+    except RekordError as failure:
+        if not _is_about_rows(failure):
+            raise
+        return _bad_rows(failure, as_json=as_json)
+    except KeyboardInterrupt:
+        output.tell("interrupted: run the same command again to continue")
+        return 130
+    seconds = time.perf_counter() - began
+    if as_json:
+        output.say_json(_document(place, outcome, seconds))
+    else:
+        _say_outcome(place, outcome, seconds)
+    return 0
+
+
+def _source(
+    source: str,
+    out: str | None,
+    *,
+    layout: str | None,
+    images: str | None,
+    masks: str | None,
+    classes: int | tuple[str, ...] | None,
+    ignore: int | None,
+    label_map: str | None,
+    optional_masks: bool,
+    engine: str,
+) -> tuple[str, Any]:
+    """Where the dataset goes, and the source that it is made from."""
+    from rekord.sources.build import Said, build
+    from rekord.sources.detect import Recognised, recognise
+    from rekord.verbs.choose import LAYOUTS, with_schema
+
+    if engine != "local":
+        return out or source, None  # refused before anything is looked at
+    if layout is not None and layout not in LAYOUTS:
+        return out or source, ()
+    if masks is not None:
+        if images is None or out is not None:
+            what = (
+                "`--masks` needs `--images`"
+                if images is None
+                else "there is a SOURCE beside `--images` and `--masks`"
+            )
+            raise error("U601", what, do="rekord write --images DIR --masks DIR OUT")
+        out, found = source, Recognised("segmentation", images, masks)
+        images = None
+    elif out is None:
+        needed = "`--images` needs `--masks`" if images is not None else "`rekord write` needs OUT"
+        raise error("U601", needed, do=_DO)
+    else:
+        found = recognise(source, layout=layout)
+    said = Said(
+        classes=classes,
+        ignore=ignore,
+        label_map=label_map,
+        images=images,
+        optional_masks=True if optional_masks else None,
+    )
+    return out, build(found, said)
+
+
+def _heading(conversion: Conversion) -> str:
+    """What was recognised: the source, the layout, and the splits where they are the source's own."""
+    job = conversion.job
+    place = getattr(job.source, "root", "")
+    told = [
+        f"source: {job.source.kind}" + (f" in {clean(place)}" if place else ""),
+        f"layout: {job.layout.name}",
+    ]
+    if job.splits.from_source:
+        told.append(f"splits: {', '.join(job.splits.names)}, as the source has them (--split says otherwise)")
+    return " · ".join(told)
+
+
+def _forecast_only(conversion: Conversion, *, as_json: bool) -> int:
+    from rekord.verbs.forecast import check_space, forecast
+
+    expected = forecast(conversion)
+    check_space(conversion, expected)
+    if as_json:
+        output.say_json({"dataset": conversion.out, "dry_run": True, "forecast": expected.to_dict()})
+    else:
+        for line in expected.lines():
+            output.say(clean(line))
+        output.tell("nothing was written")
+    return 0
+
+
+def _is_about_rows(failure: RekordError) -> bool:
+    """Whether the data is what went wrong, and not the command or the disk."""
+    if isinstance(failure, DataError) or failure.code in _ABOUT_ROWS:
+        return True
+    return isinstance(failure, FormatError) and failure.location.record is not None
+
+
+def _bad_rows(failure: RekordError, *, as_json: bool) -> int:
+    for line in failure_lines(failure):
+        output.tell(*line)
+    output.tell("nothing was published; what is done is kept for the next run")
+    if as_json:
+        output.say_json({"error": failure.to_dict()})
+    return 1
+
+
+def _rejects_path(place: str, manifest: Manifest) -> str | None:
+    return os.path.join(place, ".rekord", "rejects.jsonl") if manifest.source.rejected else None
+
+
+def _document(place: str, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    manifest = outcome.manifest
+    return {
+        "dataset": place,
+        "splits": {
+            name: {
+                "records": split.records,
+                "shards": len(split.shards.records),
+                "bytes": sum(split.shards.bytes),
+            }
+            for name, split in manifest.splits.items()
+        },
+        "rejected": manifest.source.rejected,
+        "rejects": _rejects_path(place, manifest),
+        "resumed_shards": outcome.resumed_shards,
+        "seconds": round(seconds, 3),
+    }
+
+
+def _say_outcome(place: str, outcome: Outcome, seconds: float) -> None:
+    manifest = outcome.manifest
+    records = sum(split.records for split in manifest.splits.values())
+    total_bytes = sum(sum(split.shards.bytes) for split in manifest.splits.values())
+    head = f"{clean(place)}: {count(records, 'record')}, {byte_size(total_bytes)}"
+    if outcome.nothing_to_do:
+        output.say(f"nothing to do: {head}, complete already")
+    else:
+        resumed = (
+            f", {count(outcome.resumed_shards, 'shard')} of an earlier run" if outcome.resumed_shards else ""
+        )
+        output.say(f"{head}, in {duration(seconds)}{resumed}")
+    rows = [
+        (clean(name), count(split.records, "record"), count(len(split.shards.records), "shard"))
+        for name, split in manifest.splits.items()
+    ]
+    sizes = [byte_size(sum(split.shards.bytes)) for split in manifest.splits.values()]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    for (name, number, shards), size in zip(rows, sizes, strict=True):
+        output.say(f"  {name:<{widths[0]}}  {number:>{widths[1]}}  {shards:>{widths[2]}}  {size}")
+    rejects = _rejects_path(place, manifest)
+    if rejects is not None:
+        output.say(f"rejected: {count(manifest.source.rejected, 'row')}, listed in {clean(rejects)}")
+        _say_codes(rejects)
+    if outcome.remarks is not None:
+        output.say(f"remarks, listed in {clean(outcome.remarks)}")
+        _say_codes(outcome.remarks)
+    if outcome.left is not None:
+        output.tell(f"files that rekord did not write were kept in {clean(outcome.left)}")
+    output.say(f"next: rekord check {shlex.quote(clean(place))}")
+
+
+def _say_codes(path: str) -> None:
+    """One line for each code of a list: how often, and where first."""
+    counts: Counter[str] = Counter()
+    first: dict[str, dict[str, Any]] = {}
+    try:
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                document = json.loads(line)
+                counts[document["code"]] += 1
+                first.setdefault(document["code"], document)
+    except (OSError, ValueError):
+        return  # the list itself is what counts
+    for code, number in counts.most_common():
+        origin = first[code]["origin"].get("path") or ""
+        where = f"   first: {clean(origin)}" if origin else ""
+        output.say((f"  {code}", "bold"), f"  {number:,} ×  {cut(clean(first[code]['what']), 80)}{where}")

@@ -1,0 +1,381 @@
+"""Which source a path is: told from names, and from the first bytes of a few files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema.refuse import shown
+from rekord.sources.base import Source
+from rekord.sources.contents import content_kind, is_boxes, is_coco, is_image_list, is_yolo_label
+from rekord.sources.trees import PICTURES, SPLITS, given_path, is_picture, joined
+from rekord.storage.files import LOCAL
+from rekord.storage.find import is_record_name
+
+SOURCES = (
+    *("image_folder", "image_csv", "segmentation", "voc_segmentation", "cityscapes", "voc", "coco", "yolo"),
+    *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "text", "webdataset", "records"),
+)
+
+_EXTENSIONS = {
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
+    **dict.fromkeys((".parquet", ".pq", ".parq"), "parquet"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
+    ".npy": "npy",
+    ".npz": "npz",
+    **dict.fromkeys((".txt", ".text"), "text"),
+    **dict.fromkeys((".tar", ".tgz"), "webdataset"),
+    **dict.fromkeys(PICTURES, "image_folder"),
+}
+_WEAK = ("jsonl", "text")  # a .json or .txt beside other data tells about it, more often than not
+_IMAGE_FOLDERS = ("images", "image", "imgs", "img", "jpegimages", "photos", "rgb", "inputs", "input")
+_MASK_FOLDERS = (
+    *("masks", "mask", "segmentationclass", "segmentationclassaug", "labels", "label", "annotations"),
+    *("annotation", "gt", "groundtruth", "segmentation", "segmentations", "targets", "target"),
+)
+_JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
+_MAGIC = re.compile(r"[*?[]")
+_HIDDEN = (".", "_", "@")
+
+_MOST_NAMES = 20_000  # looked at in all, whatever a folder holds
+_MOST_LEVELS = 8
+_TRIED = 20  # files of a kind that are opened
+
+
+class Recognised(NamedTuple):
+    """A source by its name in `rk.sources`, and the one or two paths that it is made of."""
+
+    kind: str
+    path: str
+    masks: str | None = None
+
+
+def detect(path: str | os.PathLike[str], *, layout: str | None = None) -> Source:
+    """The source that a path is, with nothing said about it but perhaps the layout that is wanted."""
+    from rekord.sources.build import build
+
+    return build(recognise(path, layout=layout))
+
+
+def recognise(path: str | os.PathLike[str], *, layout: str | None = None) -> Recognised:
+    """What a path is: a file, a folder, or a pattern of files. The same names give the same answer."""
+    place = given_path(path)
+    if not os.path.lexists(place) and _MAGIC.search(place):
+        kind = _kind_by_name(os.path.basename(place))
+        if kind not in (None, "image_folder"):
+            return Recognised(str(kind), place)
+    if LOCAL.stat(place).kind != "folder":
+        return _file(place, layout)
+    return _folder(place, layout, levels=0)
+
+
+def _kind_by_name(name: str) -> str | None:
+    """What a file is called like; an ending of compression aside."""
+    lower = name.lower()
+    if is_record_name(lower):
+        return "records"
+    bare = re.sub(r"\.(gz|bz2|xz)$", "", lower)
+    kind = _EXTENSIONS.get(os.path.splitext(bare)[1])
+    if bare == lower or kind == "webdataset":
+        return kind
+    return kind if lower.endswith(".gz") and kind in ("csv", "jsonl", "text") else None
+
+
+# A file.
+
+
+def _file(path: str, layout: str | None) -> Recognised:
+    kind = _kind_by_name(os.path.basename(path)) or content_kind(path)
+    if kind == "csv":
+        return Recognised(_csv_kind(path, layout), path)
+    if kind == "jsonl":
+        coco = layout == "detection" or (layout in (None, "auto") and is_coco(path))
+        return Recognised("coco" if coco else "jsonl", path)
+    if kind == "image_folder":
+        folder = os.path.dirname(path) or "."
+        raise _unknown(path, "a single picture", f"rekord write {joined(folder, '')} OUT")
+    if kind is None:
+        found = f"a file called {shown(os.path.basename(path))}"
+        raise _unknown(
+            path, found[:80], "rename it to what it is, or read it with Python: rk.write(rows, OUT)"
+        )
+    return Recognised(kind, path)
+
+
+def _csv_kind(path: str, layout: str | None) -> str:
+    if layout in ("table", "text"):
+        return "csv"
+    if layout in ("detection", "classification"):
+        return "boxes_csv" if layout == "detection" else "image_csv"
+    if is_boxes(path):
+        return "boxes_csv"
+    return "image_csv" if is_image_list(path) else "csv"
+
+
+# A folder.
+
+
+class _Entries(NamedTuple):
+    """What lies directly in a folder, sorted by name; hidden names left out."""
+
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+
+    def folder(self, *names: str) -> str | None:
+        """The first folder that is called so, in letters of any case, in the order of the names."""
+        lower = {name.lower(): name for name in reversed(self.folders)}
+        return next((lower[name] for name in names if name in lower), None)
+
+
+def _entries(folder: str) -> _Entries:
+    folders: list[str] = []
+    files: list[str] = []
+    for entry in LOCAL.list(folder):
+        if not entry.name.startswith(_HIDDEN):
+            path = os.path.join(folder, entry.name)
+            is_folder = entry.kind == "folder" or (entry.link and os.path.isdir(path))
+            (folders if is_folder else files).append(entry.name)
+    folders.sort(key=os.fsencode)
+    files.sort(key=os.fsencode)
+    return _Entries(tuple(folders[:_MOST_NAMES]), tuple(files[:_MOST_NAMES]))
+
+
+def _files_below(folder: str, most: int, levels: int = _MOST_LEVELS) -> Iterator[str]:
+    """Paths of files, those nearest to the top first, `most` at the most."""
+    left = most
+    level = [folder]
+    for _ in range(levels):
+        below: list[str] = []
+        for place in level:
+            entries = _entries(place)
+            for name in entries.files:
+                if not left:
+                    return
+                left -= 1
+                yield os.path.join(place, name)
+            below += [os.path.join(place, name) for name in entries.folders[: max(0, most - len(below))]]
+        level = below
+
+
+def _folder(path: str, layout: str | None, *, levels: int) -> Recognised:
+    entries = _entries(path)
+    if {"rekord.json", "dataset_info.json"} & set(entries.files):
+        return Recognised("records", path)
+    if layout not in ("table", "text"):
+        known = _dataset(path, entries, layout)
+        if known is not None:
+            return known
+    kinds = Counter(kind for name in entries.files if (kind := _kind_by_name(name)) not in (None, *_WEAK))
+    if len(entries.folders) == 1 and not kinds and levels < _MOST_LEVELS:
+        inner = os.path.join(path, entries.folders[0])
+        if _holds_more_than_one_class(inner):
+            return _folder(inner, layout, levels=levels + 1)
+    return _by_count(path, entries, layout)
+
+
+def _holds_more_than_one_class(folder: str) -> bool:
+    """Whether a folder that is alone in another is no class: it has folders itself, or is called `images`."""
+    entries = _entries(folder)
+    pictures = any(is_picture(name) for name in entries.files)
+    return not pictures or os.path.basename(folder).lower() in _IMAGE_FOLDERS
+
+
+def _dataset(path: str, entries: _Entries, layout: str | None) -> Recognised | None:
+    """A folder that is laid out as one of the well-known datasets of images."""
+    if {"leftImg8bit", "gtFine"} <= set(entries.folders):
+        return Recognised("cityscapes", path)
+    wants_masks = layout == "deeplab"
+    if not wants_masks and _is_voc(path, entries):
+        return Recognised("voc", path)
+    if wants_masks or layout in (None, "auto"):
+        pair = _masks_of_voc(path, entries) or _pair(path, entries)
+        if pair is not None:
+            return pair
+    if layout in (None, "auto", "detection"):
+        if _is_coco(path, entries):
+            return Recognised("coco", path)
+        if _is_yolo(path, entries):
+            return Recognised("yolo", path)
+    return None
+
+
+def _is_voc(path: str, entries: _Entries) -> bool:
+    folder = entries.folder("annotations")
+    if folder is not None:
+        return _has(os.path.join(path, folder), (".xml",), 1)
+    places = ["", *[name for name in entries.folders if name.lower() in SPLITS]]
+    return any(_xml_beside_pictures(os.path.join(path, name)) for name in places)
+
+
+def _xml_beside_pictures(folder: str) -> bool:
+    names = _entries(folder).files
+    xmls = {name[:-4] for name in names if name.lower().endswith(".xml")}
+    return bool(xmls) and any(is_picture(name) and os.path.splitext(name)[0] in xmls for name in names)
+
+
+def _masks_of_voc(path: str, entries: _Entries) -> Recognised | None:
+    if not {"JPEGImages", "SegmentationClass"} <= set(entries.folders):
+        return None
+    if os.path.isdir(os.path.join(path, "ImageSets", "Segmentation")):
+        return Recognised("voc_segmentation", path)
+    return Recognised(
+        "segmentation", os.path.join(path, "JPEGImages"), os.path.join(path, "SegmentationClass")
+    )
+
+
+def _pair(path: str, entries: _Entries) -> Recognised | None:
+    """A folder of images beside one of masks."""
+    found = _image_and_mask_folders(path, entries)
+    if found is not None:
+        return Recognised("segmentation", *found)
+    for split in [name for name in entries.folders if name.lower() in SPLITS]:
+        inner = os.path.join(path, split)
+        found = _image_and_mask_folders(inner, _entries(inner))
+        if found is not None:
+            images, masks = [joined(one, "") for one in found]
+            raise _unknown(
+                path,
+                "images and masks in folders below each split",
+                f"rekord write --images {images} --masks {masks} --split {split.lower()} OUT",
+            )
+    return None
+
+
+def _image_and_mask_folders(path: str, entries: _Entries) -> tuple[str, str] | None:
+    images = entries.folder(*_IMAGE_FOLDERS)
+    masks = entries.folder(*_MASK_FOLDERS)
+    if images is None or masks is None:
+        return None
+    both = os.path.join(path, images), os.path.join(path, masks)
+    return both if all(_has(folder, tuple(PICTURES), 4) for folder in both) else None
+
+
+def _is_coco(path: str, entries: _Entries) -> bool:
+    if any(name.lower().endswith("_annotations.coco.json") for name in entries.files):
+        return True
+    for name in entries.folders:
+        inner = os.path.join(path, name)
+        if name.lower() in SPLITS and "_annotations.coco.json" in _entries(inner).files:
+            return True
+        if name.lower() in _JSON_FOLDERS and _any_coco(inner, _entries(inner).files):
+            return True
+    return _any_coco(path, entries.files)
+
+
+def _any_coco(folder: str, names: Sequence[str]) -> bool:
+    jsons = [name for name in names if name.lower().endswith(".json")][:_TRIED]
+    return any(is_coco(os.path.join(folder, name)) for name in jsons)
+
+
+def _is_yolo(path: str, entries: _Entries) -> bool:
+    if entries.folder("obj_train_data") is not None:
+        return True
+    splits = [name for name in entries.folders if name.lower() in SPLITS]
+    for place in [path, *[os.path.join(path, name) for name in splits]]:
+        here = _entries(place)
+        labels = here.folder("labels")
+        if labels is not None and _any_yolo(os.path.join(place, labels)):
+            return True
+        stems = {os.path.splitext(name)[0] for name in here.files if is_picture(name)}
+        beside = [name for name in here.files if name.lower().endswith(".txt") and name[:-4] in stems]
+        if any(is_yolo_label(os.path.join(place, name)) for name in beside[:_TRIED]):
+            return True
+    images = entries.folder("images")
+    return images is not None and _any_yolo(os.path.join(path, images))
+
+
+def _any_yolo(folder: str) -> bool:
+    texts = [name for name in _files_below(folder, 1000, 4) if name.lower().endswith(".txt")]
+    texts = [name for name in texts if os.path.basename(name).lower() != "classes.txt"]
+    return any(is_yolo_label(name) for name in texts[:_TRIED])
+
+
+def _has(folder: str, extensions: tuple[str, ...], levels: int) -> bool:
+    return any(name.lower().endswith(extensions) for name in _files_below(folder, 2000, levels))
+
+
+# Whatever there is most of.
+
+
+def _by_count(path: str, entries: _Entries, layout: str | None) -> Recognised:
+    seen = list(_files_below(path, _MOST_NAMES))
+    kinds: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for file in seen:
+        kind = _kind_by_name(os.path.basename(file))
+        if kind is not None and (kind == "image_folder" or _is_filled(file)):
+            kinds[kind] += 1
+            first.setdefault(kind, file)
+    if layout in ("table", "text"):
+        del kinds["image_folder"]
+    strong = [kind for kind in kinds if kind not in _WEAK]
+    wanted = strong or list(kinds)
+    if not wanted:
+        return _no_data(path, seen)
+    best = max(wanted, key=lambda kind: (kinds[kind], -SOURCES.index(kind)))
+    lists = [name for name in entries.files if _kind_by_name(name) == "csv"]
+    if best == "image_folder" and len(lists) == 1:
+        listed = _csv_kind(os.path.join(path, lists[0]), layout)
+        if listed != "csv":
+            return Recognised(listed, os.path.join(path, lists[0]))
+    if kinds[best] < 10 * sum(kinds[kind] for kind in wanted if kind != best):
+        told = joined(first[best], "")
+        instead = joined(os.path.dirname(first[best]), "") if best == "image_folder" else told
+        raise _unknown(path, f"data of several kinds: {_told(seen)}", f"rekord write {instead} OUT")
+    if best == "image_folder":
+        _refuse_several_datasets(path, entries, layout)
+    if best == "csv" and kinds["csv"] == 1:
+        return Recognised(_csv_kind(first["csv"], layout), first["csv"])
+    return Recognised(best, path)
+
+
+def _is_filled(path: str) -> bool:
+    try:
+        return os.path.getsize(path) > 0
+    except OSError:
+        return True  # reading it will say why not
+
+
+def _no_data(path: str, seen: Sequence[str]) -> Recognised:
+    """A last look: record files may be called anything."""
+    for file in seen[:_TRIED]:
+        if is_record_name(os.path.basename(file)) is None and content_kind(file) == "records":
+            return Recognised("records", path)
+    raise _unknown(path, _told(seen) or "no files", "name the folder or the file that holds the data")
+
+
+def _refuse_several_datasets(path: str, entries: _Entries, layout: str | None) -> None:
+    """Folders of annotated images are datasets, and no classes."""
+    for name in entries.folders[:_TRIED]:
+        inner = os.path.join(path, name)
+        found = _dataset(inner, _entries(inner), layout)
+        if found is not None:
+            raise _unknown(
+                path,
+                f"a folder of datasets: {shown(name)} is one (rk.sources.{found.kind})",
+                f"rekord write {joined(inner, '')} OUT",
+            )
+
+
+def _told(files: Sequence[str]) -> str:
+    """What was seen, in a few words: `12 .pdf, 3 .docx`."""
+    endings = Counter(os.path.splitext(file)[1].lower() or "without an extension" for file in files)
+    told = [f"{number:,} {shown(ending)[1:-1][:20]}" for ending, number in endings.most_common(5)]
+    return ", ".join(told) + (", …" if len(endings) > 5 else "")
+
+
+def _unknown(path: str, found: str, do: str) -> RekordError:
+    return error(
+        "U621",
+        location=Location(path=joined(path, "")),
+        expected="images in folders, images and masks, VOC, COCO, YOLO, Cityscapes, CSV, JSON lines, Parquet, Arrow, "
+        "NumPy, text, tar (WebDataset) or record files",
+        found=found,
+        do=do,
+    )

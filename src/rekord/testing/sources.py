@@ -1,0 +1,161 @@
+"""A small source for tests of conversions: text files with a row on each line, cut into parts as a test asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Int64, Label, Schema, Text
+from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, Row, SourceFile
+
+CLASSES = 4
+
+
+class _Stretch(NamedTuple):
+    """Some lines of a file."""
+
+    path: str
+    begin: int
+    end: int
+    first_line: int  # from 0
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedFiles:
+    """All files below a folder: a line `2 some text` is a row with a label and a text, and its line number.
+
+    An empty line is no row, and moves none: positions are line numbers. A line that begins with `!` is a row that
+    cannot be made. With `columns` rows come side by side where they can; with `folders` the first folder of a
+    path is the row's split.
+    """
+
+    root: str
+    columns: bool = False
+    folders: bool = False
+
+    @property
+    def kind(self) -> str:
+        return "numbered"
+
+    def options(self) -> Mapping[str, Any]:
+        return {}
+
+    def facts(self) -> Facts:
+        paths = self._paths()
+        stats = [os.stat(os.path.join(self.root, path)) for path in paths]
+        splits = tuple(sorted({path.split("/")[0] for path in paths})) if self.folders else None
+        return Facts(
+            layout="table",
+            schema=Schema({"line": Int64(), "label": Label(CLASSES), "text": Text()}),
+            source_bytes=sum(stat.st_size for stat in stats),
+            splits=splits,
+            files=tuple(
+                SourceFile(path, stat.st_size, stat.st_mtime_ns)
+                for path, stat in zip(paths, stats, strict=True)
+            ),
+        )
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        parts: list[Part] = []
+        waiting: list[_Stretch] = []
+        waiting_bytes = 0
+        for path in self._paths():
+            begin = end = first_line = 0
+            for line, text in enumerate(self._lines(path), 1):
+                end += len(text)
+                if waiting_bytes + end - begin >= part_bytes:
+                    waiting.append(_Stretch(path, begin, end, first_line))
+                    parts.append(Part(tuple(waiting), waiting_bytes + end - begin))
+                    waiting, waiting_bytes, begin, first_line = [], 0, end, line
+            if end > begin:
+                waiting.append(_Stretch(path, begin, end, first_line))
+                waiting_bytes += end - begin
+        if waiting:
+            parts.append(Part(tuple(waiting), waiting_bytes))
+        return parts
+
+    def read(self, part: Part) -> Iterator[Chunk]:
+        for stretch in part.content:
+            rows = self._rows(stretch)
+            yield from self._side_by_side(rows) if self.columns else rows
+
+    def _paths(self) -> list[str]:
+        found = []
+        for folder, _, names in os.walk(self.root):
+            below = os.path.relpath(folder, self.root)
+            found += [name if below == "." else f"{below}/{name}".replace(os.sep, "/") for name in names]
+        return sorted(found)
+
+    def _lines(self, path: str) -> list[bytes]:
+        with open(os.path.join(self.root, path), "rb") as file:
+            return file.read().splitlines(keepends=True)
+
+    def _rows(self, stretch: _Stretch) -> Iterator[Row]:
+        with open(os.path.join(self.root, stretch.path), "rb") as file:
+            file.seek(stretch.begin)
+            lines = file.read(stretch.end - stretch.begin).decode().splitlines()
+        for line, text in enumerate(lines, stretch.first_line):
+            if text:
+                yield Row(stretch.path, line, self._values(stretch.path, line, text), line + 1)
+
+    def _values(self, path: str, line: int, text: str) -> Mapping[str, Any] | RekordError:
+        if text.startswith("!"):
+            place = Location(path=os.path.join(self.root, path), row=line, line=line + 1)
+            return error("E355", location=place, expected="a row", found="!", do="mend the line")
+        label, _, rest = text.partition(" ")
+        values = {"line": line, "label": int(label), "text": rest}
+        return {**values, "split": path.split("/")[0]} if self.folders else values
+
+    @staticmethod
+    def _side_by_side(rows: Iterator[Row]) -> Iterator[Chunk]:
+        """Rows of following lines in one chunk; those that cannot be made between them."""
+        together: list[Row] = []
+        for row in rows:
+            good = not isinstance(row.values, RekordError)
+            if together and not (good and row.position == together[-1].position + 1):
+                yield _chunk(together)
+                together = []
+            if good:
+                together.append(row)
+            else:
+                yield row
+        if together:
+            yield _chunk(together)
+
+
+def _chunk(rows: list[Row]) -> Columns:
+    values: list[Any] = [row.values for row in rows]
+    return Columns(
+        path=rows[0].path,
+        first=rows[0].position,
+        values={name: [one[name] for one in values] for name in values[0]},
+        rows=len(rows),
+        first_line=rows[0].line,
+    )
+
+
+def numbered_lines(count: int, *, start: int = 0, classes: int = CLASSES) -> str:
+    """Lines for a file of `NumberedFiles`, no two alike, of different lengths, with unequal classes."""
+    lines = []
+    for i in range(start, start + count):
+        label = (i * i + i // 3) % classes
+        lines.append(f"{label} row {i} {'x' * (i * 7 % 23)}\n")
+    return "".join(lines)
+
+
+def tree(folder: str | os.PathLike[str]) -> dict[str, bytes]:
+    """Every file below a folder with its bytes; a folder that is empty is there too, without any."""
+    found: dict[str, bytes] = {}
+    for place, folders, names in os.walk(folder):
+        below = os.path.relpath(place, folder)
+        if not folders and not names and below != ".":
+            found[f"{below}/"] = b""
+        for name in names:
+            path = os.path.join(place, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, folder)] = file.read()
+    return found
