@@ -64,8 +64,11 @@ bool convert_doubles(const RowField& field, const void* from, size_t count, floa
 }
 
 // The buffer format of a NumPy array of this machine's byte order, as one letter.
+// The type of a buffer's items. A dtype that names its byte order, as those of a
+// schema do, is the same type on the little-endian machines that we run on.
 char format_of(const Py_buffer& view) noexcept {
   const char* format = view.format;
+  if (format != nullptr && format[0] == '<') ++format;
   return format != nullptr && format[0] != '\0' && format[1] == '\0' ? format[0] : '\0';
 }
 

@@ -710,3 +710,12 @@ def test_text_for_bytes_is_stored_as_utf_8() -> None:
     schema = Schema({"a": Bytes(), "b": Bytes((None,))})
     payload = encode({"a": "é", "b": [b"x", "y"]}, schema)
     assert payload == encode({"a": "é".encode(), "b": [b"x", b"y"]}, schema)
+
+
+@pytest.mark.parametrize(("feature", "name"), [(Float32((2,)), "f4"), (Int64((2,)), "i8")])
+def test_an_array_whose_dtype_names_its_byte_order_is_taken(feature: Feature, name: str) -> None:
+    plain = np.array([1, -2], name)
+    named = plain.astype(np.dtype(name).newbyteorder("<"))
+    assert memoryview(named).format[:1] == "<"  # NumPy says it, though it changes nothing
+    schema = Schema({"x": feature})
+    assert encode({"x": named}, schema) == encode({"x": plain}, schema)

@@ -343,3 +343,25 @@ def test_stopping_in_the_middle_closes_the_file(put_file: PutFile) -> None:
     reading.close()  # type: ignore[attr-defined]
     # ResourceWarnings are errors here: a file left open would fail this test when it is collected.
     assert list(rk.records(path)) == PAYLOADS
+
+
+def test_whole_records_between_a_damaged_one_and_a_cut_end_are_all_given(put_file: PutFile) -> None:
+    """After damage, what is in the buffer comes before the end of the compressed stream is noticed."""
+    payloads = [b"record %d " % i * 20 for i in range(200)]
+    deflate = zlib.compressobj(wbits=31)
+    whole = deflate.compress(corrupt_payload(frames(payloads), 3)) + deflate.flush(zlib.Z_FULL_FLUSH)
+    path = put_file(whole, "cut.tfrecord.gz")  # no end of the stream: cut off at a block's border
+    given: list[bytes] = []
+    codes = []
+    with open_frames(str(path)) as reader:
+        readable = True
+        while readable:
+            try:
+                for stretch in reader.stretches():
+                    given += stretch.payloads()
+                readable = False
+            except rk.RekordError as failure:
+                codes.append(failure.code)
+                readable = reader.recover(failure)[1]
+    assert codes == ["F102", "C202"]
+    assert given == payloads[:3] + payloads[4:]

@@ -103,9 +103,10 @@ class FrameReader:
 
     def stretches(self) -> Iterator[Stretch]:
         """The verified frames from here on. Raises where the next bytes cannot be read as frames."""
+        if self._begin == self._end and not self._eof:
+            self._fill()
         while True:
-            if not self._eof:
-                self._fill()
+            # What is here is given out before more is asked for: after damage that may be all that there is.
             extents, consumed, needed, problem = _core.scan(
                 self._buffer, self._begin, self._end, self._remaining()
             )
@@ -125,6 +126,8 @@ class FrameReader:
             if self._eof and not needed:
                 return
             self._make_room(needed)
+            if not self._eof:
+                self._fill()
 
     def resume(self, *, within: int | None = None) -> int | None:
         """Move past damage to the next intact frame, and give its offset; None where there is none.
