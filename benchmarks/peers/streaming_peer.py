@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
+from importlib.machinery import ModuleSpec
 from importlib.metadata import version
-
-from streaming import LocalDataset, MDSWriter
-from streaming.base.util import merge_index
+from importlib.util import module_from_spec
 
 from peers.serve import Job, Task, serve
 from peers.writing import Outputs, PairFiles, pair_files, pairs_digest, read_file
 
+# `import streaming` takes two names from torchvision, for datasets that are not used here. Where torch is a build
+# for the CPU, the torchvision of PyPI cannot be imported beside it; so it gets two names that do nothing.
+_MEMBERS = {
+    "": (),
+    ".transforms": (),
+    ".datasets": ("VisionDataset",),
+    ".transforms.functional": ("to_tensor",),
+}
+for _below, _members in _MEMBERS.items():
+    _module = module_from_spec(ModuleSpec(f"torchvision{_below}", None))
+    for _member in _members:
+        setattr(_module, _member, type(_member, (), {}))
+    sys.modules[_module.__name__] = _module
+
+streaming = import_module("streaming")
 _COLUMNS = {"name": "str", "image": "bytes", "mask": "bytes"}
 
 
 def write_part(pairs: list[PairFiles], out: str) -> None:
-    with MDSWriter(out=out, columns=_COLUMNS) as writer:
+    with streaming.MDSWriter(out=out, columns=_COLUMNS) as writer:
         for pair in pairs:
             writer.write({"name": pair.name, "image": read_file(pair.image), "mask": read_file(pair.mask)})
 
@@ -37,7 +53,7 @@ def images(job: Job) -> Task:
             folders = [os.path.join(out, str(number)) for number in range(len(parts))]
             for _ in pool.map(write_part, parts, folders):
                 pass
-        merge_index(out, keep_local=True)
+        streaming.base.util.merge_index(out, keep_local=True)
 
     def once() -> Iterator[int]:
         write(outputs.new())
@@ -51,7 +67,7 @@ def images(job: Job) -> Task:
 
 
 def _written(out: str) -> Iterator[tuple[str, bytes, bytes]]:
-    for sample in LocalDataset(out):
+    for sample in streaming.LocalDataset(out):
         yield sample["name"], sample["image"], sample["mask"]
 
 

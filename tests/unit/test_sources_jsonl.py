@@ -5,15 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import rekord as rk
-from rekord.sources import jsonl as module
 from rekord.sources import lines
 from rekord.sources.base import Row, is_parted
 from rekord.sources.jsonl import jsonl
+
+# `rekord.sources.jsonl` is the function; the module has to be asked for by name.
+module = import_module("rekord.sources.jsonl")
 
 ROWS = [{"n": i, "t": f"é{i}", "l": [0.5] * (i % 3), "deep/a": i, "deep/b/c": "x"} for i in range(40)]
 LINES = [

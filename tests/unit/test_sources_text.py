@@ -5,15 +5,18 @@ from __future__ import annotations
 import gzip
 import pickle
 import random
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import rekord as rk
 from rekord.sources import lines
-from rekord.sources import text as module
 from rekord.sources.base import Row, is_parted
 from rekord.sources.text import text
+
+# `rekord.sources.text` is the function; the module has to be asked for by name.
+module = import_module("rekord.sources.text")
 
 
 def file(folder: Path, content: str | bytes, name: str = "lines.txt") -> Path:

@@ -43,9 +43,9 @@ def root(
 ) -> None:
     """TFRecord datasets: write them from raw data, see what is in them, and check every byte."""
     if version:
-        from rekord import __version__
+        from rekord.version import VERSION
 
-        out.say(f"rekord {__version__}")
+        out.say(f"rekord {VERSION}")
         raise typer.Exit(GOOD)
     if ctx.invoked_subcommand is None:
         out.tell(ctx.get_help())

@@ -193,6 +193,7 @@ def write(
             masks=said,
             own_splits=True,
         )
+        _refuse_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
         output.tell(_heading(conversion))
         if dry_run:
             return _forecast_only(conversion, as_json=as_json)
@@ -228,7 +229,7 @@ def _source(
     """Where the dataset goes, and the source that it is made from."""
     from rekord.sources.build import Said, build
     from rekord.sources.detect import Recognised, recognise
-    from rekord.verbs.choose import LAYOUTS, with_schema
+    from rekord.verbs.choose import LAYOUTS
 
     if engine != "local":
         return out or source, None  # refused before anything is looked at
@@ -256,16 +257,32 @@ def _source(
         images=images,
         optional_masks=True if optional_masks else None,
     )
-    return out, build(found, said)
+    made = build(found, said)
+    # What describes record files is looked for where they lie.
+    return out, found.path if found.kind == "records" else made
+
+
+def _refuse_mask_options(conversion: Conversion, given: dict[str, str | None]) -> None:
+    """What is said of masks must find some."""
+    for option, value in given.items():
+        if value is not None and conversion.job.layout.name != "deeplab":
+            raise error(
+                "U623",
+                f"`{option}` means nothing without masks",
+                expected="a source of images and masks",
+                found=conversion.job.source.kind,
+                do=f"leave {option} out, or name the masks: --images DIR --masks DIR",
+            )
 
 
 def _heading(conversion: Conversion) -> str:
     """What was recognised: the source, the layout, and the splits where they are the source's own."""
     job = conversion.job
     place = getattr(job.source, "root", "")
+    name = {"plain": "text" if job.source.kind == "text" else "table"}.get(job.layout.name, job.layout.name)
     told = [
         f"source: {job.source.kind}" + (f" in {clean(place)}" if place else ""),
-        f"layout: {job.layout.name}",
+        f"layout: {name}",
     ]
     if job.splits.from_source:
         told.append(f"splits: {', '.join(job.splits.names)}, as the source has them (--split says otherwise)")

@@ -12,11 +12,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
+from importlib import import_module
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from rekord.errors import error
+from rekord.errors import RekordError, error
 
 Call = tuple[int, tuple[Any, ...]]
 _Result = TypeVar("_Result")
@@ -49,9 +51,8 @@ class Workers:
         return self
 
     def __exit__(self, kind: Any, failure: Any, trace: Any) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, kill_workers=kind is not None)
-            self._pool = None
+        # Nobody waits for their results any more: they need not be asked, nor waited for while they start.
+        self._forget()
 
     def run(
         self, function: Callable[..., _Result], inline: Callable[..., _Result], calls: Sequence[Call]
@@ -60,51 +61,36 @@ class Workers:
 
         `function` runs in other processes, `inline` in this one; both take the arguments of a call.
         """
-        waiting = deque(calls)
         if self.count == 1 or len(calls) < 2:
-            yield from self._alone(inline, waiting)
+            yield from self._alone(inline, deque(calls))
             return
-        running: dict[Future[_Result], Call] = {}
         losses = 0
+        turns = _Turns(function, calls)
         try:
-            while waiting or running:
-                # Enough for every worker and one more each: this process is busy with a call of its own meanwhile.
-                while len(waiting) > 1 and len(running) < 2 * (self.count - 1):
-                    call = waiting.popleft()
-                    running[self._submitted(function, call)] = call
-                if waiting:
-                    call = waiting.popleft()
+            while turns.left:
+                turns.hire(self._executor(), self.count - 1)
+                call = turns.next_call()
+                if call is not None:
                     yield call[0], _tried(inline, call)
-                    ready = [future for future in running if future.done()]
-                else:
-                    ready = list(wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done)
-                lost = []
-                for future in ready:
-                    call = running.pop(future)
-                    failure = future.exception()
-                    if failure is not None and _is_loss(failure):
-                        lost.append(call)
-                    elif failure is not None and not isinstance(failure, Exception):
-                        raise failure
-                    else:
-                        yield call[0], future.result() if failure is None else failure
+                    turns.finished()
+                lost = False
+                for theirs, result in turns.results(wait=call is None):
+                    if isinstance(result, BaseException) and _is_loss(result):
+                        turns.put_back(theirs)
+                        lost = True
+                        continue
+                    if isinstance(result, BaseException) and not isinstance(result, Exception):
+                        raise result
+                    yield theirs[0], result
                 if lost:
-                    losses += 1
                     # One dead worker takes the pool with it, and every call that was in it.
-                    waiting.extendleft([*running.values(), *lost])
-                    running.clear()
+                    losses += 1
                     self._forget()
+                    turns.dismiss()
                     if losses > _MOST_LOSSES:
-                        raise error(
-                            "X517",
-                            expected="workers that live until their task is done",
-                            found=f"workers that died {losses} times",
-                            likely="the machine is short of memory, and the system ends the largest processes",
-                            do="run the same command again with fewer --workers: it continues where it stopped",
-                        )
+                        raise _keep_dying(losses)
         finally:
-            for future in running:
-                future.cancel()
+            turns.stop()
 
     def run_threads(
         self, inline: Callable[..., _Result], calls: Sequence[Call]
@@ -132,17 +118,6 @@ class Workers:
             call = waiting.popleft()
             yield call[0], _tried(inline, call)
 
-    def _submitted(self, function: Callable[..., _Result], call: Call) -> Future[_Result]:
-        """The future of a call. A pool that broke since it was last looked at fails the call like any other."""
-        try:
-            future: Future[_Result] = self._executor().submit(function, *call[1])
-        except Exception as failure:
-            if not _is_loss(failure):
-                raise
-            future = Future()
-            future.set_exception(failure)
-        return future
-
     def _executor(self) -> Any:
         if self._pool is None:
             from loky import ProcessPoolExecutor
@@ -156,6 +131,102 @@ class Workers:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=True, kill_workers=True)
+
+
+class _Turns:
+    """Calls that wait, and who does which: this process, or a worker as soon as it is ready for another.
+
+    Nothing is promised to a worker that is still starting, which takes longer than many a call.
+    """
+
+    def __init__(self, function: Callable[..., Any], calls: Sequence[Call]) -> None:
+        self._function = function
+        self._waiting = deque(calls)
+        self._lock = threading.Lock()
+        self._done: SimpleQueue[tuple[Call, Any]] = SimpleQueue()
+        self._pool: Any = None
+        self._stopped = False
+        self.left = len(calls)  # whose results were not handed out
+
+    def hire(self, pool: Any, count: int) -> None:
+        """Let these workers take part."""
+        if pool is self._pool:
+            return
+        self._pool = pool
+        for _ in range(count):
+            with suppress(Exception):  # a pool that is broken already says so at the next call
+                pool.submit(_get_ready).add_done_callback(lambda _: self._give(pool))
+
+    def dismiss(self) -> None:
+        """Forget the workers: they are dead."""
+        with self._lock:
+            self._pool = None
+
+    def stop(self) -> None:
+        """No further call is begun."""
+        with self._lock:
+            self._stopped = True
+            self._waiting.clear()
+
+    def next_call(self) -> Call | None:
+        """A call for this process."""
+        with self._lock:
+            return self._waiting.popleft() if self._waiting else None
+
+    def finished(self) -> None:
+        """This process is done with its call."""
+        self.left -= 1
+
+    def put_back(self, call: Call) -> None:
+        """A call that was lost with its worker."""
+        with self._lock:
+            self.left += 1
+            self._waiting.appendleft(call)
+
+    def results(self, *, wait: bool) -> Iterator[tuple[Call, Any]]:
+        """What workers have finished; with `wait` there is nothing else to do for a while."""
+        while self.left:
+            try:
+                call, result = self._done.get(timeout=0.5) if wait else self._done.get_nowait()
+            except Empty:
+                return
+            wait = False
+            self.left -= 1
+            yield call, result
+
+    def _give(self, pool: Any) -> None:
+        """Give a worker its next call. Runs on a thread of the pool, when the call before is done."""
+        with self._lock:
+            if self._stopped or pool is not self._pool or not self._waiting:
+                return
+            call = self._waiting.popleft()
+        try:
+            future = pool.submit(self._function, *call[1])
+        except Exception as failure:
+            self._done.put((call, failure))
+            return
+        future.add_done_callback(lambda done: self._take(pool, call, done))
+
+    def _take(self, pool: Any, call: Call, done: Future[Any]) -> None:
+        failure = done.exception()
+        self._done.put((call, done.result() if failure is None else failure))
+        if failure is None or not _is_loss(failure):
+            self._give(pool)
+
+
+def _get_ready() -> None:
+    """Load in a worker what its calls will need."""
+    import_module("rekord.engines.convert")
+
+
+def _keep_dying(losses: int) -> RekordError:
+    return error(
+        "X517",
+        expected="workers that live until their task is done",
+        found=f"workers that died {losses} times",
+        likely="the machine is short of memory, and the system ends the largest processes",
+        do="run the same command again with fewer --workers: it continues where it stopped",
+    )
 
 
 def _tried(inline: Callable[..., _Result], call: Call) -> _Result | Exception:

@@ -135,13 +135,13 @@ def _arrow(found: Recognised, _: Said) -> Source:
 
 
 def _npy(found: Recognised, _: Said) -> Source:
-    from rekord.sources.arrays import npy
+    from rekord.sources.numpy_files import npy
 
     return npy(found.path)
 
 
 def _npz(found: Recognised, _: Said) -> Source:
-    from rekord.sources.arrays import npz
+    from rekord.sources.numpy_files import npz
 
     return npz(found.path)
 

@@ -12,6 +12,7 @@ from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.refuse import shown
 from rekord.sources.base import Source
+from rekord.sources.coco_files import ROBOFLOW
 from rekord.sources.contents import content_kind, is_boxes, is_coco, is_image_list, is_yolo_label
 from rekord.sources.trees import PICTURES, SPLITS, given_path, is_picture, joined
 from rekord.storage.files import LOCAL
@@ -193,16 +194,14 @@ def _dataset(path: str, entries: _Entries, layout: str | None) -> Recognised | N
     wants_masks = layout == "deeplab"
     if not wants_masks and _is_voc(path, entries):
         return Recognised("voc", path)
+    wants_boxes = layout in (None, "auto", "detection")
+    if wants_boxes and _is_coco(path, entries):
+        return Recognised("coco", path)
     if wants_masks or layout in (None, "auto"):
         pair = _masks_of_voc(path, entries) or _pair(path, entries)
         if pair is not None:
             return pair
-    if layout in (None, "auto", "detection"):
-        if _is_coco(path, entries):
-            return Recognised("coco", path)
-        if _is_yolo(path, entries):
-            return Recognised("yolo", path)
-    return None
+    return Recognised("yolo", path) if wants_boxes and _is_yolo(path, entries) else None
 
 
 def _is_voc(path: str, entries: _Entries) -> bool:
@@ -257,11 +256,11 @@ def _image_and_mask_folders(path: str, entries: _Entries) -> tuple[str, str] | N
 
 
 def _is_coco(path: str, entries: _Entries) -> bool:
-    if any(name.lower().endswith("_annotations.coco.json") for name in entries.files):
+    if os.path.isfile(os.path.join(path, ROBOFLOW)):
         return True
     for name in entries.folders:
         inner = os.path.join(path, name)
-        if name.lower() in SPLITS and "_annotations.coco.json" in _entries(inner).files:
+        if name.lower() in SPLITS and os.path.isfile(os.path.join(inner, ROBOFLOW)):
             return True
         if name.lower() in _JSON_FOLDERS and _any_coco(inner, _entries(inner).files):
             return True

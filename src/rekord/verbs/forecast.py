@@ -40,6 +40,7 @@ class Forecast:
     """The figures. None is what cannot be known without reading everything."""
 
     records: int | None
+    exact: bool  # whether every row makes one record, and their number is known
     framed_bytes: int | None
     file_bytes: int | None  # the same, compressed where that is asked for
     shards: Mapping[str, int]  # of each split; empty where the source says the splits
@@ -62,9 +63,9 @@ class Forecast:
 
     def lines(self) -> Iterator[str]:
         """The forecast as a person reads it."""
-        told = [
-            "records: as many as there are" if self.records is None else f"{count(self.records, 'record')}"
-        ]
+        told = ["an unknown number of records"]
+        if self.records is not None:
+            told = [("" if self.exact else "about ") + count(self.records, "record")]
         if self.file_bytes is not None:
             told.append(f"about {byte_size(self.file_bytes)}")
         if self.shards:
@@ -111,6 +112,7 @@ def forecast(conversion: Conversion) -> Forecast:
     total = sum(sample.key_bytes.values())
     return Forecast(
         records=records,
+        exact=records is not None and records == conversion.rows,
         framed_bytes=framed,
         file_bytes=None if framed is None else round(framed * _compressed(job, sample)),
         shards=_shards(job, records, framed),
@@ -150,8 +152,9 @@ def check_space(conversion: Conversion, expected: Forecast) -> None:
 
 def _records(conversion: Conversion, sample: Sample, each_bytes: float | None) -> int | None:
     if conversion.rows is not None:
-        ratio = sample.records / sample.rows if sample.rows else 1.0
-        return round(conversion.rows * ratio)
+        if sample.rows and not sample.records:
+            return None  # nothing that was looked at can be written, which says nothing of the rest
+        return round(conversion.rows * (sample.records / sample.rows if sample.rows else 1.0))
     source: Any = conversion.job.source
     if source.kind in _AS_LARGE_AS_WRITTEN and is_parted(source) and each_bytes:
         packed = any(

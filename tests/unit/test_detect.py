@@ -1,0 +1,231 @@
+"""Which source a path is taken for."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import rekord as rk
+from rekord.sources.detect import detect, recognise
+from rekord.testing import example_bytes, frames
+
+JPEG = b"\xff\xd8\xff\xe0\0\x10JFIF"
+COCO = json.dumps({"info": {}, "images": [{"id": 1}], "annotations": [], "categories": []})
+RECORDS = frames([example_bytes({"label": [1]})])
+YOLO = "0 0.5 0.5 0.1 0.1\n"
+XML = "<annotation/>"
+
+
+@pytest.fixture
+def tree(tmp_path: Path):
+    """Makes files of these names, each with the content that is given for it."""
+
+    def make(files: dict[str, str | bytes]) -> Path:
+        root = tmp_path / "data"
+        for name, content in files.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return root
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "name, content, kind",
+    [
+        ("a.csv", "x,y\n1,2\n", "csv"),
+        ("a.tsv", "x\ty\n1\t2\n", "csv"),
+        ("a.csv.gz", gzip.compress(b"x,y\n1,2\n"), "csv"),
+        ("a.csv", "image,label\ncat/1.jpg,cat\n", "image_csv"),
+        ("a.csv", "cat/1.jpg,cat\ndog/1.jpg,dog\n", "image_csv"),
+        ("a.csv", "path,label\nhttp://x,cat\n", "csv"),
+        ("a.csv", "filename,cell,xmin,xmax,ymin,ymax\n1.jpg,RBC,1,2,3,4\n", "boxes_csv"),
+        ("a.csv", "1.jpg,1,2,3,4,cat\n", "boxes_csv"),
+        ("a.csv", b"\xff\xfe\x00bad", "csv"),
+        ("a.jsonl", '{"a": 1}\n', "jsonl"),
+        ("a.ndjson", '{"a": 1}\n', "jsonl"),
+        ("a.json", '[{"a": 1}]', "jsonl"),
+        ("a.json", COCO, "coco"),
+        ("a.json", json.dumps(json.loads(COCO), indent=1), "coco"),
+        ("a.json", '{"images": ["x"], "text": "a"}\n{"images": [], "text": "b"}\n', "jsonl"),
+        ("a.json", '{"a": {"images": [1], "annotations": [2]}}\n', "jsonl"),
+        ("a.json", '{"annotations": [' + '{"id": 1},' * 50_000, "coco"),
+        ("a.parquet", b"PAR1", "parquet"),
+        ("a.arrow", b"ARROW1", "arrow"),
+        ("a.feather", b"ARROW1", "arrow"),
+        ("a.npy", b"\x93NUMPY", "npy"),
+        ("a.npz", b"PK", "npz"),
+        ("a.txt", "a line\n", "text"),
+        ("a.txt.gz", gzip.compress(b"a line\n"), "text"),
+        ("a.tar", b"", "webdataset"),
+        ("a.tar.gz", b"", "webdataset"),
+        ("a.tfrecord", RECORDS, "records"),
+        ("a.tfrecord.gz", gzip.compress(RECORDS), "records"),
+        ("train-00000-of-00001", RECORDS, "records"),
+        ("a", RECORDS, "records"),
+        ("a.bin", b"PAR1....", "parquet"),
+        ("a.bin", bytes(257) + b"ustar\0", "webdataset"),
+    ],
+)
+def test_a_file_is_known_by_its_name_or_its_first_bytes(tree, name, content, kind):
+    path = tree({name: content}) / name
+    assert recognise(path) == (kind, str(path), None)
+
+
+@pytest.mark.parametrize(
+    "files, kind, below",
+    [
+        ({"cat/1.jpg": JPEG, "dog/1.jpg": JPEG}, "image_folder", ""),
+        ({"train/cat/1.jpg": JPEG, "val/cat/1.jpg": JPEG}, "image_folder", ""),
+        ({"cat/1.jpg": JPEG}, "image_folder", ""),
+        ({"images/1.jpg": JPEG}, "image_folder", "images"),
+        ({"Data/Train/cat/1.jpg": JPEG, "Data/Train/dog/1.jpg": JPEG}, "image_folder", "Data/Train"),
+        ({"cat/1.jpg": JPEG, "dog/1.jpg": JPEG, "README.txt": "x", "labels.json": "{}"}, "image_folder", ""),
+        ({"1.jpg": JPEG, "data.csv": b""}, "image_folder", ""),
+        ({"images/1.jpg": JPEG, "list.csv": "image,label\nimages/1.jpg,cat\n"}, "image_csv", "list.csv"),
+        (
+            {"1.jpg": JPEG, "b.csv": "filename,class,xmin,ymin,xmax,ymax\n1.jpg,a,1,2,3,4\n"},
+            "boxes_csv",
+            "b.csv",
+        ),
+        ({"images/a/1.jpg": JPEG, "masks/a/1.png": JPEG}, "segmentation", "images"),
+        ({"img/1.jpg": JPEG, "label/1.png": JPEG}, "segmentation", "img"),
+        ({"images/training/1.jpg": JPEG, "annotations/training/1.png": JPEG}, "segmentation", "images"),
+        ({"JPEGImages/1.jpg": JPEG, "SegmentationClass/1.png": JPEG}, "segmentation", "JPEGImages"),
+        (
+            {
+                "JPEGImages/1.jpg": JPEG,
+                "SegmentationClass/1.png": JPEG,
+                "ImageSets/Segmentation/train.txt": "1\n",
+            },
+            "voc_segmentation",
+            "",
+        ),
+        ({"leftImg8bit/train/a/1.png": JPEG, "gtFine/train/a/1.png": JPEG}, "cityscapes", ""),
+        ({"Annotations/1.xml": XML, "JPEGImages/1.jpg": JPEG}, "voc", ""),
+        ({"Annotations/1.xml": XML, "JPEGImages/1.jpg": JPEG, "SegmentationClass/1.png": JPEG}, "voc", ""),
+        ({"train/1.xml": XML, "train/1.jpg": JPEG}, "voc", ""),
+        ({"VOCdevkit/VOC2012/Annotations/1.xml": XML}, "voc", "VOCdevkit/VOC2012"),
+        ({"annotations/instances_train.json": COCO, "train/1.jpg": JPEG}, "coco", ""),
+        ({"annotations/i.json": COCO, "annotations/panoptic/1.png": JPEG, "images/1.jpg": JPEG}, "coco", ""),
+        ({"train/_annotations.coco.json": COCO, "train/1.jpg": JPEG}, "coco", ""),
+        ({"all.json": COCO, "1.jpg": JPEG}, "coco", ""),
+        ({"images/1.jpg": JPEG, "labels/1.txt": YOLO, "data.yaml": "names: [a]"}, "yolo", ""),
+        ({"train/images/1.jpg": JPEG, "train/labels/1.txt": YOLO}, "yolo", ""),
+        ({"1.jpg": JPEG, "1.txt": YOLO, "classes.txt": "cat"}, "yolo", ""),
+        ({"obj_train_data/1.jpg": JPEG, "obj_train_data/1.txt": YOLO}, "yolo", ""),
+        ({"1.jpg": JPEG, "1.txt": "a cat on a mat"}, "image_folder", ""),
+        ({"a.csv": "x\n1\n", "b.csv": "x\n2\n", "README.txt": "x"}, "csv", ""),
+        ({"a.csv": "image,label\n1.jpg,cat\n", "LICENSE": "x"}, "image_csv", "a.csv"),
+        ({"a.jsonl": '{"a": 1}\n', "b.jsonl": '{"a": 1}\n'}, "jsonl", ""),
+        ({"x/a.parquet": b"PAR1", "y/b.parquet": b"PAR1", "_SUCCESS": b""}, "parquet", ""),
+        ({"a.txt": "x", "b.txt": "y"}, "text", ""),
+        ({"000.tar": b"x", "001.tar": b"x"}, "webdataset", ""),
+        ({"a.npy": b"\x93NUMPY"}, "npy", ""),
+        ({"train-00000-of-00001.tfrecord": RECORDS, "schema.pbtxt": ""}, "records", ""),
+        ({"rekord.json": "{}", "train-00000-of-00001.tfrecord": RECORDS}, "records", ""),
+        (
+            {"dataset_info.json": "{}", "features.json": "{}", "x-train.tfrecord-00000-of-00001": b""},
+            "records",
+            "",
+        ),
+        ({"noname": RECORDS}, "records", ""),
+    ],
+)
+def test_a_folder_is_known_by_what_lies_in_it(tree, files, kind, below):
+    root = tree(files)
+    found = recognise(root)
+    assert (found.kind, os.path.normpath(found.path)) == (kind, os.path.normpath(root / below))
+
+
+def test_images_come_with_the_folder_of_their_masks(tree):
+    root = tree({"images/1.jpg": JPEG, "masks/1.png": JPEG})
+    assert recognise(root).masks == str(root / "masks")
+
+
+@pytest.mark.parametrize(
+    "layout, kind",
+    [
+        (None, "voc"),
+        ("detection", "voc"),
+        ("deeplab", "voc_segmentation"),
+        ("table", "text"),
+        ("text", "text"),
+    ],
+)
+def test_the_layout_decides_where_a_folder_can_be_several_things(tree, layout, kind):
+    root = tree(
+        {
+            "Annotations/1.xml": XML,
+            "JPEGImages/1.jpg": JPEG,
+            "SegmentationClass/1.png": JPEG,
+            "ImageSets/Segmentation/train.txt": "1\n",
+        }
+    )
+    assert recognise(root, layout=layout).kind == kind
+
+
+def test_a_csv_is_a_table_where_that_is_asked_for(tree):
+    path = tree({"a.csv": "image,label\ncat/1.jpg,cat\n"}) / "a.csv"
+    assert recognise(path, layout="table").kind == "csv"
+    assert recognise(path, layout="detection").kind == "boxes_csv"
+
+
+def test_a_pattern_is_known_by_its_extension(tree):
+    root = tree({"a.csv": "x\n1\n", "b.csv": "x\n2\n", "c.parquet": b""})
+    assert recognise(root / "*.csv").kind == "csv"
+    assert detect(root / "*.csv").facts().rows == 2
+
+
+@pytest.mark.parametrize(
+    "files, found, do",
+    [
+        ({"a.pdf": "x", "b.pdf": "x", "c.docx": "x"}, "2 .pdf, 1 .docx", "name the folder"),
+        ({}, "no files", "name the folder"),
+        ({"a.csv": "x\n1\n", "b.parquet": b"PAR1"}, "data of several kinds: 1 .csv, 1 .parquet", "a.csv OUT"),
+        (
+            {"train/images/1.jpg": JPEG, "train/masks/1.png": JPEG},
+            "images and masks in folders below each split",
+            "--split train OUT",
+        ),
+        (
+            {"one/annotations/a.json": COCO, "one/1.jpg": JPEG, "two/1.jpg": JPEG},
+            "a folder of datasets: 'one' is one (rk.sources.coco)",
+            "one OUT",
+        ),
+    ],
+)
+def test_what_is_not_known_is_refused_with_what_was_seen(tree, files, found, do):
+    root = tree(files)
+    root.mkdir(exist_ok=True)
+    with pytest.raises(rk.UsageError) as caught:
+        recognise(root)
+    assert (caught.value.code, caught.value.location.path) == ("U621", str(root))
+    assert caught.value.found == found
+    assert do in str(caught.value.do)
+
+
+@pytest.mark.parametrize("name, content", [("a.pdf", "x"), ("a.jpg", JPEG), ("a", b""), ("a.gz", b"x")])
+def test_a_file_that_is_not_known_is_refused(tree, name, content):
+    path = tree({name: content}) / name
+    with pytest.raises(rk.UsageError) as caught:
+        recognise(path)
+    assert (caught.value.code, caught.value.location.path) == ("U621", str(path))
+
+
+def test_a_path_that_is_not_there_is_said_to_be_missing(tmp_path):
+    with pytest.raises(rk.DatasetError) as caught:
+        recognise(tmp_path / "gone")
+    assert (caught.value.code, caught.value.location.path) == ("X501", str(tmp_path / "gone"))
+
+
+def test_every_kind_that_is_recognised_is_a_source():
+    from rekord.sources import build, detect
+
+    assert set(build._MAKERS) == set(detect.SOURCES)
+    assert set(detect.SOURCES) <= set(rk.sources.__all__)
