@@ -12,11 +12,11 @@ FUZZ   := build/fuzz
 
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard core/*.h core/*.cc core/bind/*.h core/bind/*.cc docs/errors/*.md)
 
-.PHONY: help demo test test-cpp test-python lint format bench fuzz clean
+.PHONY: help demo test test-cpp test-python lint format bench fuzz soak clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
-	@echo "also: lint, format, bench, fuzz (clang, long), clean"
+	@echo "also: lint, format, bench, soak (tens of GB), fuzz (clang, long), clean"
 
 # pip before 25.1 does not know dependency groups, and resolves the test set for minutes.
 $(BIN)/python:
@@ -75,6 +75,10 @@ fuzz: $(VENV)/.build
 	  $(FUZZ)/$${target}_fuzz -max_total_time=$(FUZZ_SECONDS) -timeout=5 -rss_limit_mb=512 \
 	    $(FUZZ)/found/$$target core/fuzz/corpus/$$target || exit 1; \
 	done
+
+# Tens of GB through the converter; looks at the free disk first.
+soak: $(VENV)/.test $(VENV)/.package
+	$(BIN)/python -m pytest -m long tests/soak
 
 clean:
 	rm -rf build dist

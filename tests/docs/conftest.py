@@ -8,6 +8,8 @@ import io
 import json
 import os
 import re
+import struct
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,24 +48,23 @@ class Place:
         path.write_bytes(data.encode() if isinstance(data, str) else data)
         return path
 
-    def picture(self, name: str, mode: str = "RGB", size: tuple[int, int] = (8, 6)) -> Path:
-        """A small picture of one colour, in the format of its extension."""
-        return self.put(name, self.encoded(os.path.splitext(name)[1], mode, size))
+    def picture(self, name: str) -> Path:
+        """A small image, in the format of its extension."""
+        return self.put(name, _encoded(Image.new("RGB", (8, 6), (30, 60, 90)), name))
 
-    @staticmethod
-    def encoded(extension: str, mode: str = "RGB", size: tuple[int, int] = (8, 6)) -> bytes:
-        file = io.BytesIO()
-        Image.new(mode, size, 1 if mode == "L" else (30, 60, 90)).save(
-            file, "png" if extension == ".png" else "jpeg"
-        )
-        return file.getvalue()
+    def mask(self, name: str, class_id: int = 1) -> Path:
+        """A small mask of one class."""
+        return self.put(name, _encoded(Image.new("L", (8, 6), class_id), name))
 
-    @staticmethod
-    def vast_png(width: int = 1 << 15, height: int = 1 << 14) -> bytes:
-        """A mask of so many zeros, in few bytes."""
-        file = io.BytesIO()
-        Image.new("L", (width, height)).save(file, "png")
-        return file.getvalue()
+    def vast_mask(self, name: str) -> Path:
+        """A PNG that claims 2^29 pixels, in as few bytes as could hold them if they were all the same."""
+        header = struct.pack(">IIBBBBB", 1 << 15, 1 << 14, 8, 0, 0, 0, 0)
+        chunks = [(b"IHDR", header), (b"IDAT", bytes(1 << 20)), (b"IEND", b"")]
+        framed = [
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+            for kind, data in chunks
+        ]
+        return self.put(name, b"\x89PNG\r\n\x1a\n" + b"".join(framed))
 
     def cut(self, path: Path, size_bytes: int | None = None) -> Path:
         """Keep the first half of a file, or so many bytes."""
@@ -105,6 +106,12 @@ class Place:
         return Case(make, {**location, **where}, good, options or {})
 
 
+def _encoded(image: Image.Image, name: str) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "png" if name.endswith(".png") else "jpeg")
+    return file.getvalue()
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     root = tmp_path / "data"
@@ -131,11 +138,12 @@ def check_defect(tmp_path: Path) -> Callable[[str, Case], None]:
             assert caught.value.code == code, "a defect of the whole source is no bad row"
             assert not out.exists()
             return
-        dataset = rk.write(case.make(), out, fresh=True, **reject)
+        rk.write(case.make(), out, fresh=True, **reject)
         lines = (out / ".rekord" / "rejects.jsonl").read_text(encoding="utf-8").splitlines()
         rejects = [json.loads(line) for line in lines]
         assert [(one["code"], one["origin"]) for one in rejects] == [(code, case.where)]
-        assert sum(len(dataset[name]) for name in dataset.splits) == case.good
+        report = rk.check(out)
+        assert (report.ok, report.records) == (True, case.good)
 
     return check
 

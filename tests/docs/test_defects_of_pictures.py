@@ -47,19 +47,19 @@ def _(place):
 @cell("image_folder", "empty", "E330")
 def _(place):
     make, path = folder(place), place.put("cat/2.jpg", b"")
-    return place.case(make, path, row=0, feature="image", good=2)
+    return place.case(make, path, feature="image", good=2)
 
 
 @cell("image_folder", "truncated", "E331")
 def _(place):
     make, path = folder(place), place.cut(place.picture("cat/2.jpg"))
-    return place.case(make, path, row=0, feature="image", good=2)
+    return place.case(make, path, feature="image", good=2)
 
 
 @cell("image_folder", "wrong type", "E321")
 def _(place):
     make, path = folder(place), place.put("cat/2.jpg", "a text")
-    return place.case(make, path, row=0, feature="image", good=2)
+    return place.case(make, path, feature="image", good=2)
 
 
 @cell("image_folder", "missing file", "X501")
@@ -70,26 +70,26 @@ def _(place):
 @cell("image_folder", "orphan", "E301")
 def _(place):
     make, path = folder(place), place.picture("1.jpg")
-    return place.case(make, path, row=0, feature="label", good=2)
+    return place.case(make, path, feature="label", good=2)
 
 
 @cell("image_folder", "bad encoding", "E318")
 def _(place):
     make = folder(place)
     place.picture(os.fsdecode(b"cat/caf\xe9.jpg"))
-    return place.case(make, f"{place.root}/cat/caf\\xe9.jpg", row=0, feature="filename", good=2)
+    return place.case(make, f"{place.root}/cat/caf\\xe9.jpg", feature="filename", good=2)
 
 
 @cell("image_folder", "unreadable", "E329")
 def _(place):
     make, path = folder(place), place.unreadable(place.picture("cat/2.jpg"))
-    return place.case(make, path, row=0, feature="image", good=2)
+    return place.case(make, path, feature="image", good=2)
 
 
 @cell("image_folder", "too large", "E327")
 def _(place):
     make, path = folder(place), place.huge(place.picture("cat/2.jpg"))
-    return place.case(make, path, row=0, feature="image", good=2)
+    return place.case(make, path, feature="image", good=2)
 
 
 # A CSV of images.
@@ -204,7 +204,7 @@ def _(place):
 def pairs(place: Any) -> Callable[[], Any]:
     for name in ("1", "2"):
         place.picture(f"images/{name}.jpg")
-        place.picture(f"masks/{name}.png", "L")
+        place.mask(f"masks/{name}.png")
     return lambda: rk.sources.segmentation(place.root / "images", place.root / "masks", classes=3)
 
 
@@ -231,13 +231,13 @@ def _(place):
 @cell("segmentation", "wrong type", "E321")
 def _(place):
     make, path = pairs(place), place.put("images/2.jpg", "a text")
-    return place.case(make, path, row=0, feature="image", good=1)
+    return place.case(make, path, feature="image", good=1)
 
 
 @cell("segmentation", "wrong type", "E335")
 def _(place):
     make = pairs(place)
-    return place.case(make, place.put("masks/2.png", place.encoded(".png", "L") ), feature="mask", good=1)
+    return place.case(make, place.mask("masks/2.png", 7), feature="mask", good=1)
 
 
 @cell("segmentation", "missing file", "X501")
@@ -249,26 +249,26 @@ def _(place):
 @cell("segmentation", "orphan", "E363")
 def _(place):
     make, path = pairs(place), place.picture("images/3.jpg")
-    return place.case(make, path, row=0, feature="mask", good=2)
+    return place.case(make, path, feature="mask", good=2)
 
 
 @cell("segmentation", "orphan", "E364")
 def _(place):
-    make, path = pairs(place), place.picture("masks/3.png", "L")
-    return place.case(make, path, row=0, feature="image", good=2)
+    make, path = pairs(place), place.mask("masks/3.png")
+    return place.case(make, path, feature="image", good=2)
 
 
 @cell("segmentation", "duplicate key", "E365")
 def _(place):
     make, path = pairs(place), place.picture("images/2.png")
-    return place.case(make, path, row=0, feature="image", good=2)
+    return place.case(make, path, feature="image", good=2)
 
 
 @cell("segmentation", "bad encoding", "E318")
 def _(place):
     make = pairs(place)
     place.picture(os.fsdecode(b"images/caf\xe9.jpg"))
-    return place.case(make, f"{place.root}/images/caf\\xe9.jpg", row=0, feature="filename", good=2)
+    return place.case(make, f"{place.root}/images/caf\\xe9.jpg", feature="filename", good=2)
 
 
 @cell("segmentation", "unreadable", "E329")
@@ -280,12 +280,12 @@ def _(place):
 @cell("segmentation", "too large", "E327")
 def _(place):
     make, path = pairs(place), place.huge(place.root / "images/2.jpg")
-    return place.case(make, path, row=0, feature="image", good=1)
+    return place.case(make, path, feature="image", good=1)
 
 
 @cell("segmentation", "too large", "E337")
 def _(place):
-    make, path = pairs(place), place.put("masks/2.png", place.vast_png())
+    make, path = pairs(place), place.vast_mask("masks/2.png")
     return place.case(make, path, feature="mask", good=1)
 
 
@@ -295,7 +295,7 @@ def _(place):
 def voc(place: Any, *lines: bytes) -> Callable[[], Any]:
     for name in ("1", "2"):
         place.picture(f"JPEGImages/{name}.jpg")
-        place.picture(f"SegmentationClass/{name}.png", "L")
+        place.mask(f"SegmentationClass/{name}.png")
     place.put("ImageSets/Segmentation/train.txt", b"".join([line + b"\n" for line in (b"1", *lines)]))
     return lambda: rk.sources.voc_segmentation(place.root)
 
@@ -380,7 +380,7 @@ def _(place):
 
 @cell("voc_segmentation", "too large", "E337")
 def _(place):
-    make, path = voc(place, b"2"), place.put("SegmentationClass/2.png", place.vast_png())
+    make, path = voc(place, b"2"), place.vast_mask("SegmentationClass/2.png")
     return place.case(make, path, feature="mask", good=1)
 
 
@@ -393,7 +393,7 @@ IMAGE, MASK = "leftImg8bit/{}_leftImg8bit.png", "gtFine/{}_gtFine_labelTrainIds.
 def city(place: Any) -> Callable[[], Any]:
     for name in (BONN + "1", BONN + "2"):
         place.picture(IMAGE.format(name))
-        place.picture(MASK.format(name), "L")
+        place.mask(MASK.format(name))
     return lambda: rk.sources.cityscapes(place.root)
 
 
@@ -413,13 +413,13 @@ def _(place):
 @cell("cityscapes", "truncated", "E331")
 def _(place):
     make, path = city(place), place.cut(place.root / IMAGE.format(BONN + "2"))
-    return place.case(make, path, row=0, feature="image", good=1)
+    return place.case(make, path, feature="image", good=1)
 
 
 @cell("cityscapes", "wrong type", "E321")
 def _(place):
     make, path = city(place), place.put(IMAGE.format(BONN + "2"), "a text")
-    return place.case(make, path, row=0, feature="image", good=1)
+    return place.case(make, path, feature="image", good=1)
 
 
 @cell("cityscapes", "missing file", "X501")
@@ -436,19 +436,20 @@ def _(place):
 @cell("cityscapes", "orphan", "E363")
 def _(place):
     make, path = city(place), place.picture(IMAGE.format(BONN + "3"))
-    return place.case(make, path, row=0, feature="mask", good=2)
+    return place.case(make, path, feature="mask", good=2)
 
 
 @cell("cityscapes", "orphan", "E364")
 def _(place):
-    make, path = city(place), place.picture(MASK.format(BONN + "3"), "L")
-    return place.case(make, path, row=0, feature="image", good=2)
+    make, path = city(place), place.mask(MASK.format(BONN + "3"))
+    return place.case(make, path, feature="image", good=2)
 
 
 @cell("cityscapes", "duplicate key", "E365")
 def _(place):
-    make, path = city(place), place.picture(f"leftImg8bit/{BONN}2_leftImg8bit.jpg")
-    return place.case(make, path, row=0, feature="image", good=1)
+    make = city(place)
+    place.picture(f"leftImg8bit/{BONN}2_leftImg8bit.jpg")
+    return place.case(make, place.root / IMAGE.format(BONN + "2"), feature="image", good=2)
 
 
 @cell("cityscapes", "bad encoding", "E318")
@@ -456,7 +457,7 @@ def _(place):
     make = city(place)
     place.picture(os.fsdecode(b"leftImg8bit/train/bonn/caf\xe9_leftImg8bit.png"))
     path = f"{place.root}/leftImg8bit/train/bonn/caf\\xe9_leftImg8bit.png"
-    return place.case(make, path, row=0, feature="filename", good=2)
+    return place.case(make, path, feature="filename", good=2)
 
 
 @cell("cityscapes", "unreadable", "E329")
@@ -467,5 +468,5 @@ def _(place):
 
 @cell("cityscapes", "too large", "E337")
 def _(place):
-    make, path = city(place), place.put(MASK.format(BONN + "2"), place.vast_png())
+    make, path = city(place), place.vast_mask(MASK.format(BONN + "2"))
     return place.case(make, path, feature="mask", good=1)

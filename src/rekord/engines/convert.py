@@ -335,7 +335,7 @@ class _Run:
         self, workers: Workers, shards: Sequence[Shard], parts: Sequence[PartDone]
     ) -> tuple[dict[str, list[ShardDone]], int]:
         if self.watch is not None:
-            self.watch.phase("write", self.staging, sum(part.spill_bytes for part in parts))
+            self.watch.phase("write", self.staging, _framed_bytes(parts))
         done: dict[int, ShardDone] = {}
         for i, shard in enumerate(shards):
             known = self._finished_shard(shard)
@@ -379,8 +379,7 @@ class _Run:
         Small records that were shuffled are picked out one by one, and that they would wait for.
         """
         records = sum(part.records for part in parts)
-        framed_bytes = sum(segment.framed_bytes for part in parts for segment in part.segments)
-        return not self.job.shuffle or framed_bytes >= _SMALL_BYTES * records
+        return not self.job.shuffle or _framed_bytes(parts) >= _SMALL_BYTES * records
 
     def _finished_shard(self, shard: Shard) -> ShardDone | None:
         done = self.staging.read_done(self.staging.shard_done_path(shard.split, shard.number), ShardDone)
@@ -412,6 +411,10 @@ class _Run:
                 found="other ones",
                 do="run it again with --fresh (fresh=True)",
             )
+
+
+def _framed_bytes(parts: Sequence[PartDone]) -> int:
+    return sum(segment.framed_bytes for part in parts for segment in part.segments)
 
 
 class _NotNeeded(Exception):

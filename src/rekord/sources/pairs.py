@@ -121,7 +121,7 @@ class PairSource:
                     do="save the list as UTF-8",
                 )
             case "E318":
-                return name_error(self.root, pair.other)
+                return name_error(self.root, pair.path)
             case "E360":
                 return error(
                     "E360",
