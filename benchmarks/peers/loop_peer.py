@@ -27,12 +27,14 @@ Rows = Iterable[dict[str, Any]]
 def tables(job: Job) -> Task:
     """From CSV, with the `csv` module; the types of the columns are known."""
     workload = job.workload
-    parsers = {column.name: _PARSERS[column.kind] for column in workload.columns}
+    kinds = {column.name: column.kind for column in workload.columns}
 
     def rows() -> Rows:
         with open(workload.folder / "table.csv", newline="") as file:
-            for row in csv.DictReader(file):
-                yield {name: parse(row[name]) for name, parse in parsers.items()}
+            lines = csv.reader(file)
+            parsers = [(name, _PARSERS[kinds[name]]) for name in next(lines)]
+            for fields in lines:
+                yield {name: parse(field) for (name, parse), field in zip(parsers, fields, strict=True)}
 
     return _looping(workload, [column.name for column in workload.columns], rows)
 

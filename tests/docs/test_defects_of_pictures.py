@@ -329,6 +329,17 @@ def _(place):
     return place.case(make, path, feature="image", good=1)
 
 
+@cell("voc_segmentation", "wrong type", "E335")
+def _(place):
+    make, path = voc(place, b"2"), place.mask("SegmentationClass/2.png", 30)
+    return place.case(make, path, feature="mask", good=1)
+
+
+@cell("voc_segmentation", "missing file", "X501")
+def _(place):
+    return place.case(lambda: rk.sources.voc_segmentation(place.root / "none"), place.root / "none")
+
+
 @cell("voc_segmentation", "missing file", "X529")
 def _(place):
     place.picture("JPEGImages/1.jpg")
@@ -420,6 +431,12 @@ def _(place):
 def _(place):
     make, path = city(place), place.put(IMAGE.format(BONN + "2"), "a text")
     return place.case(make, path, feature="image", good=1)
+
+
+@cell("cityscapes", "wrong type", "E335")
+def _(place):
+    make, path = city(place), place.mask(MASK.format(BONN + "2"), 19)
+    return place.case(make, path, feature="mask", good=1)
 
 
 @cell("cityscapes", "missing file", "X501")

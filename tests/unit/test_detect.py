@@ -36,7 +36,7 @@ def tree(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "name, content, kind",
+    ("name", "content", "kind"),
     [
         ("a.csv", "x,y\n1,2\n", "csv"),
         ("a.tsv", "x\ty\n1\t2\n", "csv"),
@@ -78,7 +78,7 @@ def test_a_file_is_known_by_its_name_or_its_first_bytes(tree, name, content, kin
 
 
 @pytest.mark.parametrize(
-    "files, kind, below",
+    ("files", "kind", "below"),
     [
         ({"cat/1.jpg": JPEG, "dog/1.jpg": JPEG}, "image_folder", ""),
         ({"train/cat/1.jpg": JPEG, "val/cat/1.jpg": JPEG}, "image_folder", ""),
@@ -149,7 +149,7 @@ def test_images_come_with_the_folder_of_their_masks(tree):
 
 
 @pytest.mark.parametrize(
-    "layout, kind",
+    ("layout", "kind"),
     [
         (None, "voc"),
         ("detection", "voc"),
@@ -183,7 +183,7 @@ def test_a_pattern_is_known_by_its_extension(tree):
 
 
 @pytest.mark.parametrize(
-    "files, found, do",
+    ("files", "found", "do"),
     [
         ({"a.pdf": "x", "b.pdf": "x", "c.docx": "x"}, "2 .pdf, 1 .docx", "name the folder"),
         ({}, "no files", "name the folder"),
@@ -210,7 +210,7 @@ def test_what_is_not_known_is_refused_with_what_was_seen(tree, files, found, do)
     assert do in str(caught.value.do)
 
 
-@pytest.mark.parametrize("name, content", [("a.pdf", "x"), ("a.jpg", JPEG), ("a", b""), ("a.gz", b"x")])
+@pytest.mark.parametrize(("name", "content"), [("a.pdf", "x"), ("a.jpg", JPEG), ("a", b""), ("a.gz", b"x")])
 def test_a_file_that_is_not_known_is_refused(tree, name, content):
     path = tree({name: content}) / name
     with pytest.raises(rk.UsageError) as caught:

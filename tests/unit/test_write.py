@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -170,16 +171,16 @@ def test_rows_of_a_list_a_generator_columns_and_a_table_are_the_same_records(tmp
 
 
 def test_what_cannot_be_sent_to_other_processes_is_said(root: Path, tmp_path: Path) -> None:
-    with open(os.devnull) as file:
-        failure = refused(
-            lambda: rk.write(
-                NumberedFiles(str(root)),
-                tmp_path / "data",
-                map=lambda row: {**row, "text": file.name},
-                workers=2,
-                progress=False,
-            )
+    lock = threading.Lock()
+    failure = refused(
+        lambda: rk.write(
+            NumberedFiles(str(root)),
+            tmp_path / "data",
+            map=lambda row: {**row, "text": str(lock.locked())},
+            workers=2,
+            progress=False,
         )
+    )
     assert failure.code == "U605"
     assert failure.do is not None
     assert failure.do.startswith("workers=1")

@@ -11,7 +11,7 @@ Each step looks at what is finished already, so that the same command, after wha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -189,6 +189,7 @@ class _Run:
         self.tally = Tally(staging.folder if conversion.storage is LOCAL else None)
         self.packed = b"" if conversion.workers == 1 else _packed(self.job)
         self.parts: list[Part] = []
+        self._needed: dict[int, set[int]] | None = None  # which shards are still to be made of a part
 
     def run(self) -> Outcome:
         with Workers(self.conversion.workers) as workers:
@@ -366,12 +367,33 @@ class _Run:
                 if isinstance(result, Exception):
                     raise result
                 done[i] = result
+                self._let_go(shards, parts, done)
             if lost is not None:
                 self._again(lost, parts[lost])
         split_shards: dict[str, list[ShardDone]] = {name: [] for name in self.job.splits.names}
         for i, shard in enumerate(shards):
             split_shards[shard.split].append(done[i])
         return split_shards, resumed
+
+    def _let_go(
+        self, shards: Sequence[Shard], parts: Sequence[PartDone], done: Mapping[int, ShardDone]
+    ) -> None:
+        """Remove the spills that no shard needs any more; shuffled, every shard needs all of them."""
+        if self.job.shuffle:
+            return
+        if self._needed is None:
+            self._needed = {part: set() for part in range(len(parts))}
+            for i, shard in enumerate(shards):
+                for part in {piece.part for bucket in shard.buckets for piece in bucket.slices}:
+                    self._needed[part].add(i)
+        for part, users in list(self._needed.items()):
+            if not users <= done.keys():
+                continue
+            del self._needed[part]
+            # The next run must not take it for lost.
+            self.staging.write(self.staging.map_path(part, "spent"), b"")
+            if self.staging.size_of(self.staging.map_path(part, "spill")) >= 0:
+                self.staging.storage.remove(self.staging.map_path(part, "spill"))
 
     def _threads_will_do(self, parts: Sequence[PartDone]) -> bool:
         """Whether shards are mostly read, hashed and written, which other threads need not wait for.
@@ -394,7 +416,9 @@ class _Run:
         """Make a part whose frames were lost once more; it must be what it was."""
         if not is_parted(self.job.source) or self.job.splits.stratify is not None:
             # What was made of all parts together would have to be made again too: the next run does both.
-            self.staging.storage.remove(self.staging.map_path(number, "done"))
+            for kind in ("spent", "done"):
+                if self.staging.size_of(self.staging.map_path(number, kind)) >= 0:
+                    self.staging.storage.remove(self.staging.map_path(number, kind))
             raise error(
                 "X518",
                 location=Location(path=self.staging.map_path(number, "spill")),
@@ -402,6 +426,8 @@ class _Run:
                 found="other bytes, or none",
                 do="run the same command again: it makes this part anew and goes on",
             )
+        if self.staging.size_of(self.staging.map_path(number, "spent")) >= 0:
+            self.staging.storage.remove(self.staging.map_path(number, "spent"))
         made = map_part(self.job, self.staging, number, self.parts[number], self.tally)
         if made.digest != known.digest:
             raise error(
@@ -472,4 +498,6 @@ def _index_is_whole(staging: Staging, number: int, done: PartDone) -> bool:
         return False
     if len(index) != done.index_bytes or int(_core.crc32c(index)) != done.index_crc:
         return False
+    if staging.size_of(staging.map_path(number, "spent")) >= 0:
+        return True
     return staging.size_of(staging.map_path(number, "spill")) == done.spill_bytes

@@ -133,7 +133,9 @@ class Plan:
 
 def plan_of(job: Job, facts: Facts) -> Plan:
     """The plan of a job, from what its source is now."""
-    return Plan(options=job.options(), schema=job.schema.to_dict(), source=fingerprint(facts))
+    # What a schema was inferred from is no part of it: other rows of the same kind have the same one.
+    schema = {name: value for name, value in job.schema.to_dict().items() if name != "evidence"}
+    return Plan(options=job.options(), schema=schema, source=fingerprint(facts))
 
 
 def function_digest(function: Callable[..., Any]) -> str:

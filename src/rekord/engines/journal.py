@@ -7,6 +7,7 @@
       map/00003.index            where each lies, its key and its index columns
       map/00003.rejects, .remarks
       map/00003.done             written last: counts and digests
+      map/00003.spent            every shard that needed the spill is done, and the spill is gone
       out/                       becomes OUT by one rename
       shards/train-00002.done    one for each shard that is in out/
 

@@ -43,6 +43,7 @@ class OpenList:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.ended = False
 
     def __enter__(self) -> tuple[SourceFile, Iterator[tuple[int, list[str]]]]:
         try:
@@ -73,6 +74,15 @@ class OpenList:
                 ) from failure
             if fields is None:
                 return
+            if self.ended:  # the reader asks for more lines only while a quote is open
+                raise unreadable(
+                    self.path,
+                    "has a quote that is not closed",
+                    expected='a second " that ends the field',
+                    found="the end of the file",
+                    do="close the quote in the row that begins at this line",
+                    line=number,
+                )
             if any(field.strip() for field in fields):
                 yield number, [field.strip() for field in fields]
             number = reader.line_num + 1
@@ -91,6 +101,7 @@ class OpenList:
             if "\0" in line:
                 raise unreadable(self.path, "is no text", found="a zero byte", line=number)
             if not line:
+                self.ended = True
                 return
             yield line
 

@@ -1,0 +1,372 @@
+"""`rekord write`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import rekord as rk
+from rekord.cli.main import run
+from rekord.testing import corrupt_payload, example_bytes, frames
+
+PAGES = Path(__file__).parents[2] / "docs" / "errors"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def picture(path: str, *, mode: str = "RGB", side: int = 8, colour: object = None) -> None:
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, (side, side), colour).save(place)
+
+
+@pytest.fixture
+def photos() -> str:
+    for name in ("cat", "dog"):
+        for i in range(6):
+            picture(f"photos/{name}/{i}.jpg", colour=(i, 0, 0))
+    return "photos"
+
+
+@pytest.fixture
+def table() -> str:
+    Path("table.csv").write_text("id,label\n" + "".join([f"{i},{'ab'[i % 2]}\n" for i in range(40)]))
+    return "table.csv"
+
+
+def written(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    assert run(["write", *arguments, "--json", "--workers", "1"]) == 0
+    document: dict[str, object] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_a_folder_of_images_becomes_a_dataset(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["write", photos, "out", "--workers", "1"]) == 0
+    printed = capsys.readouterr()
+    assert re.sub(r"in [\d.]+ m?s", "in 1 s", re.sub(r"[\d.]+ kB", "9 kB", printed.out)) == (
+        "out: 12 records, 9 kB, in 1 s\n  train  12 records  1 shard  9 kB\nnext: rekord check out\n"
+    )
+    told = printed.err.splitlines()
+    assert told[0] == "source: image_folder in photos · layout: classification"
+    assert told[1].startswith("forecast: 12 records · about ")
+    assert "reading 12 rows" in told
+    assert rk.check("out").ok
+    assert rk.open("out")["train"].to_arrow().num_rows == 12
+
+
+def test_the_json_is_the_document_of_the_interface(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
+    document = written(capsys, photos, "out", "--split", "train=0.5,val=0.5", "--shards", "2")
+    assert list(document) == ["dataset", "splits", "rejected", "rejects", "resumed_shards", "seconds"]
+    splits = document["splits"]
+    assert isinstance(splits, dict)
+    assert sum(split["records"] for split in splits.values()) == 12
+    for name, split in splits.items():
+        files = sorted(Path("out").glob(f"{name}-*"))
+        assert split["shards"] == len(files) == 2
+        assert split["bytes"] == sum(file.stat().st_size for file in files)
+    assert (document["dataset"], document["rejected"], document["rejects"]) == ("out", 0, None)
+
+
+def test_the_splits_of_the_source_are_kept_and_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    for split in ("train", "val"):
+        picture(f"photos/{split}/cat/1.jpg")
+    assert run(["write", "photos", "out", "--workers", "1"]) == 0
+    printed = capsys.readouterr()
+    assert "splits: train, val, as the source has them (--split says otherwise)" in printed.err
+    assert list(rk.open("out").splits) == ["train", "val"]
+    assert run(["write", "photos", "one", "--split", "all", "--workers", "1"]) == 0
+    assert list(rk.open("one").splits) == ["all"]
+
+
+def test_the_same_command_again_has_nothing_to_do(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    written(capsys, table, "out")
+    assert run(["write", table, "out", "--workers", "1"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("nothing to do: out: 40 records, ")
+    assert "forecast" not in printed.err
+
+
+def test_another_plan_for_the_same_place_is_refused_unless_it_is_fresh(
+    table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(capsys, table, "out")
+    assert run(["write", table, "out", "--shuffle", "--workers", "1"]) == 2
+    assert "UsageError U618" in capsys.readouterr().err
+    assert written(capsys, table, "out", "--shuffle", "--fresh")["rejected"] == 0
+
+
+def test_images_and_masks_are_named_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    for i in range(3):
+        picture(f"a/{i}.jpg")
+        picture(f"b/{i}.png", mode="L", colour=i)
+    written(capsys, "--images", "a", "--masks", "b", "out", "--classes", "3", "--ignore", "none")
+    manifest = json.loads(Path("out/rekord.json").read_text())
+    assert manifest["options"]["layout"]["classes"] == 3
+    assert manifest["options"]["layout"]["ignore"] is None
+    assert run(["write", "--images", "a", "--masks", "b", "two", "--classes", "2", "--workers", "1"]) == 1
+    assert "EncodeError E335" in capsys.readouterr().err
+    assert not Path("two").exists()
+
+
+def test_masks_of_colours_become_class_ids(capsys: pytest.CaptureFixture[str]) -> None:
+    picture("a/1.jpg")
+    picture("b/1.png", colour=(128, 64, 0))
+    Path("colours.json").write_text('{"128,64,0": 3, "0, 0, 0": 0}')
+    written(capsys, "--images", "a", "--masks", "b", "out", "--classes", "4", "--colours", "colours.json")
+    (mask,) = rk.open("out")["train"].to_arrow(columns=["mask"])["mask"].to_pylist()
+    Path("mask.png").write_bytes(mask)
+    assert np.unique(np.asarray(Image.open("mask.png"))).tolist() == [3]
+
+
+def test_names_of_classes_come_from_a_file(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("names.txt").write_text("dog\ncat\n")
+    written(capsys, photos, "out", "--classes", "names.txt")
+    assert json.loads(Path("out/rekord.json").read_text())["options"]["source"]["classes"] == ["dog", "cat"]
+
+
+def test_a_function_of_a_file_maps_rows_in_other_processes_too(
+    table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("beside.py").write_text("FACTOR = 10\n")
+    Path("clean.py").write_text(
+        "from beside import FACTOR\n"
+        "def _times(n):\n    return n * FACTOR\n"
+        "def tidy(row):\n    return {**row, 'id': _times(row['id'])} if row['id'] % 2 else None\n"
+    )
+    assert run(["write", table, "out", "--map", "clean.py:tidy", "--workers", "2", "--json"]) == 0
+    capsys.readouterr()
+    assert rk.open("out")["train"].to_arrow()["id"].to_pylist() == [i * 10 for i in range(1, 40, 2)]
+    text = Path("clean.py").read_text()
+    Path("clean.py").write_text(text.replace("n * FACTOR", "n * FACTOR + 1"))
+    assert run(["write", table, "out", "--map", "clean.py:tidy", "--workers", "1"]) == 2
+    assert "`map` differs" in capsys.readouterr().err
+
+
+def test_records_are_a_source_with_the_schema_of_their_manifest(
+    photos: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(capsys, photos, "out", "--split", "train=0.5,val=0.5")
+    written(capsys, "out", "again", "--compression", "gzip")
+    first, second = rk.open("out"), rk.open("again")
+    assert list(second.splits) == ["train", "val"]
+    assert second.schema == first.schema
+    for name in first.splits:
+        assert second[name].to_arrow() == first[name].to_arrow()
+
+
+def test_a_schema_says_how_records_without_one_are_read(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("x.tfrecord").write_bytes(frames([example_bytes({"n": [i], "s": [b"a"]}) for i in range(3)]))
+    written(capsys, "x.tfrecord", "inferred")
+    assert rk.open("inferred").schema["s"] == rk.Bytes()
+    rk.Schema({"number": rk.Int64(key="n"), "text": rk.Text(key="s")}).save("schema.json")
+    written(capsys, "x.tfrecord", "declared", "--schema", "schema.json")
+    assert rk.open("declared")["train"].to_arrow().to_pydict() == {"number": [0, 1, 2], "text": ["a"] * 3}
+
+
+def test_a_dry_run_says_what_would_be_written_and_writes_nothing(
+    photos: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(os.listdir())
+    assert run(["write", photos, "out", "--dry-run"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("forecast: 12 records · about ")
+    assert printed.err.endswith("nothing was written\n")
+    assert run(["write", photos, "out", "--dry-run", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["dry_run"], document["forecast"]["records"]) == (True, 12)
+    assert sorted(os.listdir()) == before
+
+
+def test_a_bad_row_ends_it_with_1_and_nothing_appears(
+    photos: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("photos/cat/3.jpg").write_bytes(b"")
+    assert run(["write", photos, "out", "--workers", "1"]) == 1
+    printed = capsys.readouterr()
+    assert "EncodeError E330" in printed.err
+    assert "photos/cat/3.jpg" in printed.err
+    assert printed.out == ""
+    assert not Path("out").exists()
+
+
+def test_bad_rows_are_rejected_and_counted(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("photos/cat/3.jpg").write_bytes(b"")
+    reject = ["--on-bad-row", "reject", "--workers", "1"]
+    assert run(["write", photos, "out", *reject]) == 1
+    assert "DatasetError X514" in capsys.readouterr().err
+    assert run(["write", photos, "out", *reject, "--max-rejects", "1"]) == 2  # another plan
+    assert "U619" in capsys.readouterr().err
+    assert run(["write", photos, "out", *reject, "--max-rejects", "1", "--fresh"]) == 0
+    out = capsys.readouterr().out
+    assert "rejected: 1 row, listed in out/.rekord/rejects.jsonl\n  E330  1 ×  " in out
+    assert "first: photos/cat/3.jpg" in out
+    assert rk.open("out")["train"].to_arrow().num_rows == 11
+
+
+def test_remarks_are_said_once_for_each_code(capsys: pytest.CaptureFixture[str]) -> None:
+    for i in range(3):
+        picture(f"photos/cat/{i}.jpg", mode="CMYK")
+    assert run(["write", "photos", "out", "--workers", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "  H731  3 ×  " in out
+    assert "first: photos/cat/0.jpg" in out
+
+
+def test_a_damaged_record_of_the_source_is_a_bad_row(capsys: pytest.CaptureFixture[str]) -> None:
+    good = frames([example_bytes({"n": [i]}) for i in range(20)])
+    Path("x.tfrecord").write_bytes(corrupt_payload(good, 7))
+    rk.Schema({"n": rk.Int64()}).save("schema.json")
+    assert run(["write", "x.tfrecord", "out", "--schema", "schema.json", "--workers", "1", "--json"]) == 1
+    printed = capsys.readouterr()
+    failure = json.loads(printed.out)["error"]
+    assert (failure["code"], failure["location"]["record"]) == ("F102", 7)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "exit_code"),
+    [
+        (["table.csv"], "U601", 2),
+        (["table.csv", "out", "--masks", "b"], "U601", 2),
+        (["out", "--images", "a"], "U601", 2),
+        (["table.csv", "out", "--images", "a", "--masks", "b"], "U601", 2),
+        (["table.csv", "out", "--engine", "ray"], "U604", 2),
+        (["table.csv", "out", "--layout", "tabel"], "U605", 2),
+        (["table.csv", "out", "--layout", "deeplab"], "U620", 2),
+        (["table.csv", "out", "--split", "train=0.9,val"], "U605", 2),
+        (["table.csv", "out", "--split", "train=0.9,train=0.1"], "U605", 2),
+        (["table.csv", "out", "--split", "train=0.9"], "U617", 2),
+        (["table.csv", "out", "--split", "source"], "U617", 2),
+        (["table.csv", "out", "--shard-size", "1XB"], "U605", 2),
+        (["table.csv", "out", "--workers", "0"], "U605", 2),
+        (["table.csv", "out", "--limit", "-1"], "U605", 2),
+        (["table.csv", "out", "--max-rejects", "few"], "U605", 2),
+        (["table.csv", "out", "--ignore", "x"], "U605", 2),
+        (["table.csv", "out", "--verify", "none"], "U605", 2),
+        (["table.csv", "out", "--compression", "zip"], "U605", 2),
+        (["table.csv", "out", "--format", "tdfs"], "U605", 2),
+        (["table.csv", "out", "--index", "lable"], "U605", 2),
+        (["table.csv", "out", "--ignore", "255"], "U623", 2),
+        (["table.csv", "out", "--ignore", "none"], "U623", 2),
+        (["table.csv", "out", "--colours", "colours.json"], "U623", 2),
+        (["table.csv", "out", "--label-map", "map.pbtxt"], "U623", 2),
+        (["table.csv", "out", "--classes", "gone.txt"], "U624", 2),
+        (["table.csv", "out", "--classes", "gaps.txt"], "U624", 2),
+        (["table.csv", "out", "--colours", "table.csv"], "U624", 2),
+        (["table.csv", "out", "--map", "clean.py"], "U622", 2),
+        (["table.csv", "out", "--map", "gone.py:f"], "U622", 2),
+        (["table.csv", "out", "--map", "slip.py:f"], "U622", 2),
+        (["table.csv", "out", "--map", "ends.py:f"], "U622", 2),
+        (["table.csv", "out", "--map", "table.csv:f"], "U622", 2),
+        (["gone.csv", "out"], "X501", 3),
+        (["table.csv", "out", "--schema", "gone.json"], "X501", 3),
+        (["table.csv", "table.csv"], "U618", 2),
+        (["table.csv", "out", "--stratify", "lable", "--split", "a=0.5,b=0.5"], "E381", 1),
+        (["empty.csv", "out"], "X520", 3),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_its_code(
+    table: str, arguments: list[str], code: str, exit_code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("colours.json").write_text('{"0,0,0": 0}')
+    Path("map.pbtxt").write_text("item { id: 1 name: 'a' }")
+    Path("gaps.txt").write_text("a\n\nb\n")
+    Path("slip.py").write_text("def f(:\n")
+    Path("ends.py").write_text("raise SystemExit(3)\n")
+    Path("empty.csv").write_text("")
+    workers = [] if "--workers" in arguments else ["--workers", "1"]
+    assert run(["write", *arguments, *workers]) == exit_code
+    printed = capsys.readouterr()
+    assert re.search(rf"^\w+Error {code}: ", printed.err, re.MULTILINE)
+    assert "Traceback" not in printed.err
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("code", ["U621", "U622", "U623", "U624"])
+def test_the_pages_show_what_is_said(table: str, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.pdf", "b.pdf", "c.docx"):
+        Path("papers").mkdir(exist_ok=True)
+        Path("papers", name).touch()
+    Path("clean.py").write_text("def tidy(row):\n    return row\n")
+    Path("colours.json").write_text('{"red": 1}')
+    picture("a/1.jpg")
+    picture("b/1.png")
+    text = (PAGES / f"{code}.md").read_text()
+    block = re.search(r"^```text\n\$ rekord (.*?)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert block is not None
+    assert run(block[1].split()) == 2
+    printed = capsys.readouterr().err.splitlines()
+    assert [line for line in block[2].splitlines() if line not in printed] == []
+
+
+def test_an_interrupt_ends_it_with_130_and_the_next_run_goes_on(
+    table: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rekord.engines import convert
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(convert, "write_shard", interrupted)
+        assert run(["write", table, "out", "--workers", "1"]) == 130
+    assert capsys.readouterr().err.endswith("interrupted: run the same command again to continue\n")
+    assert not Path("out").exists()
+    written(capsys, table, "out")
+    assert rk.open("out")["train"].to_arrow().num_rows == 40
+
+
+def test_a_signal_ends_the_command_itself(table: str) -> None:
+    Path("slow.py").write_text(
+        "import time\ndef f(row):\n    open('began', 'w').close()\n    time.sleep(0.2)\n    return row\n"
+    )
+    command = [sys.executable, "-m", "rekord", "write", table, "out", "--map", "slow.py:f", "--workers", "1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    while not Path("began").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    printed, told = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (130, "")
+    assert "Traceback" not in told
+    assert told.endswith("interrupted: run the same command again to continue\n")
+
+
+def test_tfds_files_lie_beside_the_shards_where_that_is_asked_for(
+    photos: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(capsys, photos, "pets", "--format", "tfds")
+    assert {"dataset_info.json", "features.json", "pets-train.tfrecord-00000-of-00001"} <= set(
+        os.listdir("pets")
+    )
+
+
+def test_the_first_rows_are_written_where_a_limit_is_given(
+    table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(capsys, table, "out", "--limit", "7", "--key", "id", "--index", "id,label")
+    assert rk.open("out")["train"].to_arrow()["id"].to_pylist() == list(range(7))
+
+
+def test_a_disk_that_is_too_small_is_said_before_anything_is_written(
+    table: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rekord.verbs import forecast
+
+    monkeypatch.setattr(forecast, "_free_bytes", lambda out: 1000)
+    assert run(["write", table, "out", "--workers", "1", "--json"]) == 3
+    failure = json.loads(capsys.readouterr().out)["error"]
+    assert (failure["code"], failure["location"]["path"], failure["found"]) == ("X519", "out", "1.0 kB free")
+    assert sorted(os.listdir()) == ["table.csv"]
