@@ -116,7 +116,7 @@ def _mask(rng: np.random.Generator) -> Pixels:
     """Blobs of a few classes, parted by a line that is to be ignored, as in Pascal VOC."""
     highest = np.argmax(np.stack([_smooth(rng, cells, 1) for cells in (5, 5, 6, 7, 12)]), axis=0)
     ids = np.array([0, *rng.integers(1, _CLASSES, 4)], np.uint8)
-    mask = ids[highest]
+    mask: Pixels = ids[highest]
     across = highest[:, 1:] != highest[:, :-1]
     down = highest[1:] != highest[:-1]
     for edge in (mask[:, 1:], mask[:, :-1]):

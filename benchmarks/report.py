@@ -83,7 +83,8 @@ def as_markdown(tables: Sequence[Table], versions: dict[str, str], about: Sequen
         "Written by `make bench`; do not edit. Ratios are what counts: contenders run in turn, each in a "
         "process of its own, and a ratio is taken within each round, so that other load on the machine falls "
         "on all of them alike. Files are in the page cache. Every reader must give the same sums and lengths "
-        "for the first batch before it is timed.",
+        "for the first batch before it is timed; what a whole conversion wrote is read back, "
+        "and its first rows must be those of the others.",
         "\n".join(f"- {line}" for line in [*_machine(), _versions(versions), *about]),
         f"**{verdicts.count(True)} floors reached, {verdicts.count(False)} missed, "
         f"{verdicts.count(None)} not measured.**",

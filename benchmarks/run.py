@@ -16,6 +16,7 @@ from groups import GROUPS as READING
 from measure import Settings
 from report import Table, as_markdown, for_terminal, load_line
 from write_groups import GROUPS as WRITING
+from write_groups import MOST_REPEATS
 
 GROUPS = READING | WRITING
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -48,7 +49,8 @@ def main() -> None:
         return
     line = (
         f"median of {repeats} timings after a warm-up, each of whole passes for at least "
-        f"{settings.min_seconds} s, cut off at {settings.max_seconds} s; the run took {minutes:.0f} minutes"
+        f"{settings.min_seconds} s, cut off at {settings.max_seconds} s (of whole conversions: of at most "
+        f"{MOST_REPEATS}); the run took {minutes:.0f} minutes"
     )
     RESULTS.write_text(as_markdown(tables, versions, [line, load_line(loads)]))
     print(f"{minutes:.1f} minutes; written to benchmarks/RESULTS.md")

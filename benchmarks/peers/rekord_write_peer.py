@@ -9,10 +9,6 @@ import rekord as rk
 from peers.rekord_peer import total_of
 from peers.serve import Job, Task, serve
 from peers.writing import SAMPLE_ROWS, Outputs, pairs_digest
-from rekord.layouts.deeplab import deeplab
-from rekord.sources.delimited import csv
-from rekord.sources.parquet import parquet
-from rekord.sources.segmentation import segmentation
 
 _SHARDS = 4  # as DeepLab's builders make
 
@@ -20,8 +16,8 @@ _SHARDS = 4  # as DeepLab's builders make
 def images(job: Job) -> Task:
     """Images and masks, in DeepLab's layout."""
     folder = job.workload.folder
-    source = segmentation(folder / "images", folder / "masks")
-    options = {"layout": deeplab(classes=21, ignore=255), "shards": _SHARDS, **job.options}
+    source = rk.sources.segmentation(folder / "images", folder / "masks")
+    options = {"layout": rk.layouts.deeplab(classes=21, ignore=255), "shards": _SHARDS, **job.options}
 
     def digest(out: str) -> dict[str, float]:
         return pairs_digest(_pairs(out), job.workload.records)
@@ -33,9 +29,9 @@ def tables(job: Job) -> Task:
     """A CSV or a Parquet file, with the types that rekord finds in it."""
     options = dict(job.options)
     if options.pop("form") == "csv":
-        source: Any = csv(job.workload.folder / "table.csv")
+        source: Any = rk.sources.csv(job.workload.folder / "table.csv")
     else:
-        source = parquet(job.workload.folder / "table.parquet")
+        source = rk.sources.parquet(job.workload.folder / "table.parquet")
     return _writing(source, options, job.workload.records, _rows_digest)
 
 

@@ -22,6 +22,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "in order": {"shard_size": 600, "compression": "gzip"},
     "stratified": {"shuffle": True, "stratify": "label", "split": RATIOS, "shards": 1},
     "serial": {"limit": 100, "shuffle": True, "shards": 2},
+    "serial in order": {"limit": 100, "shards": 2},
 }
 DEATHS: list[Fault] = ["crash", "short write then crash", "power loss"]
 ERRORS: dict[Fault, int] = {"enospc": errno.ENOSPC, "eio": errno.EIO}

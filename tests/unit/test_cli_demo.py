@@ -20,6 +20,9 @@ def test_the_tour_keeps_its_data_in_a_folder_that_is_given(
     for step in range(1, len(demo.STEPS) + 1):
         assert f"{step}. " in text
     assert f"$ rekord check {place}/shapes\nall good · 4 files · 400 records" in text
+    assert f"$ rekord write {place}/photos {place}/dataset --split train=0.9,val=0.1\n" in text
+    assert f"{place}/dataset: 120 records, " in text
+    assert f"$ rekord check {place}/dataset\nall good · 2 files · 120 records" in text
     assert "398 of 400 records read" in text
     assert "398 of 398 are byte for byte what was written" in text
     assert rk.check(place / "shapes").ok
@@ -31,7 +34,7 @@ def test_the_data_is_always_the_same(tmp_path: Path, capsys: pytest.CaptureFixtu
     for name in ("a", "b"):
         assert run(["demo", str(tmp_path / name)]) == 0
     files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.tfrecord"))
-    assert len(files) == 8
+    assert len(files) == 10
     for path in files:
         assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes()
 

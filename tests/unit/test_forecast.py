@@ -144,7 +144,7 @@ def test_bad_rows_of_the_sample_are_counted(photos: Path, tmp_path: Path) -> Non
     (photos / "cat" / "3.jpg").write_bytes(b"")
     told = expected(photos, tmp_path / "out")
     assert (told.records, told.exact, told.bad_rows, told.sampled_rows) == (19, False, 1, 20)
-    assert "  1 of the 20 rows looked at are bad, the first with E330" in list(told.lines())
+    assert "  bad among the 20 rows looked at: 1, the first with E330" in list(told.lines())
     for path in photos.rglob("*.jpg"):
         path.write_bytes(b"")
     nothing = expected(photos, tmp_path / "out")

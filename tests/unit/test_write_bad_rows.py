@@ -152,7 +152,7 @@ def test_a_source_without_rows_is_refused(tmp_path: Path) -> None:
     failure = refused(lambda: converted(NumberedFiles(str(tmp_path / "source")), tmp_path / "data", {}))
     assert (failure.code, failure.location.path) == ("X510", str(tmp_path / "source"))
     assert failure.found == "none"
-    assert refused(lambda: converted([], tmp_path / "data", {"schema": SCHEMA})).code == "X510"
+    assert refused(lambda: converted([], tmp_path / "other", {"schema": SCHEMA})).code == "X510"
 
 
 # Map functions.

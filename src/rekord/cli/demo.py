@@ -18,6 +18,8 @@ from rekord.cli.render import byte_size, count, duration
 from rekord.errors import error
 from rekord.location import Location
 
+PHOTOS = 120
+SPLIT = "train=0.9,val=0.1"
 SHARDS = 4
 RECORDS_PER_SHARD = 100
 _FLIPPED_SHARD, _FLIPPED_RECORD = 1, 42
@@ -28,6 +30,8 @@ _CUT_SHARD = 3
 class Tour:
     """Where the tour happens, and what it has made so far."""
 
+    photos: str
+    written: str
     good: str
     broken: str
     steps: int = 0
@@ -55,7 +59,12 @@ def demo(
     """Take a short tour on generated data: write, check, show, break, explain."""
     began = time.perf_counter()
     with _place(folder) as place:
-        tour = Tour(good=os.path.join(place, "shapes"), broken=os.path.join(place, "shapes-broken"))
+        tour = Tour(
+            photos=os.path.join(place, "photos"),
+            written=os.path.join(place, "dataset"),
+            good=os.path.join(place, "shapes"),
+            broken=os.path.join(place, "shapes-broken"),
+        )
         for step in STEPS:
             step(tour)
     out.say()
@@ -68,6 +77,31 @@ def demo(
     return 0
 
 
+def draw_photos(tour: Tour) -> None:
+    """A folder of images, as people have them: a folder for each class."""
+    from rekord.cli.demo_data import CLASSES, drawn_jpeg
+
+    tour.step(f"Draw {count(PHOTOS, 'image')}, a folder for each class")
+    for index in range(PHOTOS):
+        shape = CLASSES[index % len(CLASSES)]
+        _write(os.path.join(tour.photos, shape, f"{index:03}.jpg"), drawn_jpeg(index))
+    out.say(f"{tour.photos}: {', '.join(CLASSES)}")
+
+
+def write_photos(tour: Tour) -> None:
+    """The main job: raw data becomes a dataset in one command."""
+    from rekord.cli.write import write
+
+    command = f"rekord write {shlex.quote(tour.photos)} {shlex.quote(tour.written)} --split {SPLIT}"
+    tour.step("Write them as a dataset", command)
+    write(tour.photos, tour.written, split=SPLIT)
+
+
+def check_photos(tour: Tour) -> None:
+    """Every length, checksum and message is verified."""
+    _check(tour, tour.written, "Check every byte of it")
+
+
 def write_dataset(tour: Tour) -> None:
     """Examples with an image, a label and some numbers, in a few shards."""
     from rekord.cli.demo_data import SCHEMA, generated_row
@@ -75,7 +109,7 @@ def write_dataset(tour: Tour) -> None:
     from rekord.storage.files import LOCAL
 
     rows = [generated_row(index) for index in range(SHARDS * RECORDS_PER_SHARD)]
-    tour.step(f"Declare a schema, and write {count(len(rows), 'row')} by it")
+    tour.step(f"Rows from Python: declare a schema, and write {count(len(rows), 'row')} by it")
     out.say((f">>> schema = {SCHEMA!r}", "cyan"))
     out.say((">>> with rekord.Writer(path, schema) as writer: writer.write(row)", "cyan"))
     LOCAL.make_folder(tour.good)
@@ -105,7 +139,7 @@ def refuse_row(tour: Tour) -> None:
 
 def check_dataset(tour: Tour) -> None:
     """Every length, checksum and message is verified."""
-    _check(tour, tour.good, "Check every byte of it")
+    _check(tour, tour.good, "Check these too")
 
 
 def show_record(tour: Tour) -> None:
@@ -114,7 +148,7 @@ def show_record(tour: Tour) -> None:
     from rekord.cli.messages import message
     from rekord.cli.show import heading, pick
 
-    path = _shard(tour.good, 0)
+    path = os.path.join(tour.written, "train-00000-of-00001.tfrecord")
     tour.step("Look inside", f"rekord show {shlex.quote(path)} -n 1")
     for picked in pick([path]):
         out.say(*heading(os.path.basename(path), picked))
@@ -197,10 +231,13 @@ def read_good_records(tour: Tour) -> None:
 
 
 STEPS = (
+    draw_photos,
+    write_photos,
+    check_photos,
+    show_record,
     write_dataset,
     refuse_row,
     check_dataset,
-    show_record,
     read_batches,
     break_copy,
     check_broken_copy,

@@ -1,7 +1,8 @@
-"""The records of `rekord demo`: small pictures of four shapes, always the same."""
+"""The data of `rekord demo`: pictures of four shapes, always the same."""
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from typing import Any
@@ -43,6 +44,31 @@ def drawn_png(index: int, side: int = 32) -> bytes:
     header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
     pixels = zlib.compress(bytes(rows), 6)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+def drawn_jpeg(index: int, side: int = 128) -> bytes:
+    """A picture in colours of the class that an image has, as a camera would store it."""
+    from PIL import Image, ImageDraw
+
+    picture = Image.new("RGB", (side, side), (60 + index % 90, 120, 200 - index % 80))
+    draw = ImageDraw.Draw(picture)
+    middle, size = side // 2, side // 5 + index % 20
+    box = (middle - size, middle - size, middle + size, middle + size)
+    ink = (250, 220 - index % 60, 40)
+    match index % len(CLASSES):
+        case 0:
+            draw.ellipse(box, fill=ink)
+        case 1:
+            draw.line((box[0], middle, box[2], middle), fill=ink, width=10)
+            draw.line((middle, box[1], middle, box[3]), fill=ink, width=10)
+        case 2:
+            draw.rectangle(box, fill=ink)
+        case _:
+            for x in range(index % 8, side, 16):
+                draw.line((x, 0, x, side), fill=ink, width=6)
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=90)
+    return file.getvalue()
 
 
 def _ink(index: int, x: int, y: int) -> int:

@@ -66,11 +66,14 @@ def infer(
     decides. `kind` says whether payloads are Examples or SequenceExamples; None looks at them.
 
     For rows: an iterable of mappings or tuples (`names` are their columns: x, y and weight unless told), a
-    dict of NumPy columns, an Arrow table, a pandas or polars DataFrame.
+    dict of NumPy columns, an Arrow table, a pandas or polars DataFrame. A source of `rk.sources` says what it
+    knows of its rows itself.
 
     All of it is read, or the first `limit` records.
     """
     _check_arguments(limit, kind)
+    if hasattr(source_or_records, "facts"):
+        return _of_source(source_or_records)
     if _is_path(source_or_records):
         return _infer_paths(source_or_records, limit, kind)
     if isinstance(source_or_records, Iterable) and not is_table(source_or_records):
@@ -83,6 +86,21 @@ def infer(
         if first and isinstance(first[0], (bytes, bytearray, memoryview)):
             return _infer_payloads(source_or_records, limit, kind)
     return infer_rows(source_or_records, names=names, limit=limit)
+
+
+def _of_source(source: Any) -> Schema:
+    schema = source.facts().schema
+    if schema is None and hasattr(source, "peeked"):
+        schema = source.peeked()
+    if schema is None:
+        raise error(
+            "S126",
+            f"the rows of a source of the kind {source.kind} have no schema of their own",
+            expected="a source of tables, texts or records",
+            found=source.kind,
+            do="rk.write(source, out) chooses the layout that fits it; rk.layouts has them",
+        )
+    return schema  # type: ignore[no-any-return]
 
 
 def infer_files(

@@ -189,6 +189,7 @@ class _Run:
         self.tally = Tally(staging.folder if conversion.storage is LOCAL else None)
         self.packed = b"" if conversion.workers == 1 else _packed(self.job)
         self.parts: list[Part] = []
+        self._made_again: set[int] = set()
         self._needed: dict[int, set[int]] | None = None  # which shards are still to be made of a part
 
     def run(self) -> Outcome:
@@ -414,8 +415,10 @@ class _Run:
 
     def _again(self, number: int, known: PartDone) -> None:
         """Make a part whose frames were lost once more; it must be what it was."""
-        if not is_parted(self.job.source) or self.job.splits.stratify is not None:
-            # What was made of all parts together would have to be made again too: the next run does both.
+        together = not is_parted(self.job.source) or self.job.splits.stratify is not None
+        if together or number in self._made_again:
+            # What was made of all parts together would have to be made again too, which the next run does; and
+            # what is lost twice is not mended by a third time.
             for kind in ("spent", "done"):
                 if self.staging.size_of(self.staging.map_path(number, kind)) >= 0:
                     self.staging.storage.remove(self.staging.map_path(number, kind))
@@ -426,6 +429,7 @@ class _Run:
                 found="other bytes, or none",
                 do="run the same command again: it makes this part anew and goes on",
             )
+        self._made_again.add(number)
         if self.staging.size_of(self.staging.map_path(number, "spent")) >= 0:
             self.staging.storage.remove(self.staging.map_path(number, "spent"))
         made = map_part(self.job, self.staging, number, self.parts[number], self.tally)

@@ -13,7 +13,7 @@ from rekord.errors import error
 from rekord.schema import Schema
 from rekord.schema.refuse import shown
 from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, SourceFile
-from rekord.sources.files import Listing, check_unchanged, checked_path, damaged, empty, listed
+from rekord.sources.files import Listing, check_unchanged, checked_path, damaged, disk_failure, empty, listed
 from rekord.sources.same_columns import check_same
 from rekord.sources.tables import (
     TableColumn,
@@ -246,4 +246,5 @@ def _opened(path: str, file: SourceFile) -> Iterator[tuple[Any, Any, bool]]:
     except (pa.ArrowException, OSError, ValueError) as failure:
         check_unchanged(path, file)
         text = str(failure).split("\n", 1)[0][:60]
-        raise damaged(path, "Arrow file", f"data that cannot be read: {text}") from None
+        unread = disk_failure(path, failure)
+        raise unread or damaged(path, "Arrow file", f"data that cannot be read: {text}") from None

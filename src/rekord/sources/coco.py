@@ -31,6 +31,7 @@ from rekord.sources.annotated import (
     named,
     no_class,
     no_image,
+    nothing_here,
     ordered_splits,
     seen_once,
     source_files,
@@ -140,10 +141,19 @@ class Coco(Annotated):
                 files[below(self.root, file.path)] = facts
             entries += self._entries(file, document, files, taken)
             splits.append(file.split)
+        context = _context(documents, self.items)
+        if not entries:
+            raise nothing_here(
+                self.json,
+                "there are no images in the json",
+                "at least one entry in `images`",
+                "none",
+                "name the json file that lists the images",
+            )
         return Listing(
             entries=in_order(entries),
             files=source_files(files),
-            classes=(context := _context(documents, self.items)).names,
+            classes=context.names,
             has=tuple([name for name, there in (("is_crowd", crowd), ("area", area)) if there]),
             splits=ordered_splits(splits),
             context=context,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import re
@@ -16,7 +17,7 @@ from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.refuse import shown
 from rekord.sources.base import SourceFile
-from rekord.storage.files import LOCAL, Readable, Stat
+from rekord.storage.files import LOCAL, Readable, Stat, read_error
 
 READ_BYTES = 4 << 20
 """How much of a file is read at once."""
@@ -197,6 +198,14 @@ def damaged(path: str, kind: str, found: str, *, do: str | None = None) -> Rekor
         found=found,
         do=do or "fetch the file again from its origin, or leave it out",
     )
+
+
+def disk_failure(path: str, failure: Exception) -> RekordError | None:
+    """The error where it was the disk that failed, and not what a library made of the bytes."""
+    # What a file claims can send a library to a place that no file has: that is EINVAL, and damage.
+    if not isinstance(failure, OSError) or failure.errno in (None, errno.EINVAL):
+        return None
+    return read_error(path, failure)
 
 
 def empty(path: str | None, found: str, *, expected: str) -> RekordError:

@@ -268,7 +268,46 @@ def _parsed(raw: bytes, where: Location) -> Mapping[str, Any] | RekordError:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
         return _bad_json(raw, failure, where)
+    # Where every colon stands behind a name of this object, no name can have been there twice.
+    if isinstance(value, dict) and raw.count(b":") != len(value):
+        twice = _name_twice(raw)
+        if twice is not None:
+            return _two_values(twice, where)
     return _as_row(value, where)
+
+
+class _NameTwice(Exception):
+    """An object has a name twice."""
+
+
+def _name_twice(raw: bytes) -> str | None:
+    """A name that one object of a line has twice: parsers keep one of the two values and say nothing."""
+
+    def once(members: list[tuple[str, Any]]) -> None:
+        names: set[str] = set()
+        for name, _ in members:
+            if name in names:
+                raise _NameTwice(name)
+            names.add(name)
+
+    try:
+        json.loads(raw, object_pairs_hook=once)
+    except _NameTwice as found:
+        return str(found)
+    except (ValueError, RecursionError):  # what another parser took is not judged here
+        return None
+    return None
+
+
+def _two_values(name: str, where: Location) -> RekordError:
+    return error(
+        "E355",
+        f"an object has two values for {shown(name)}",
+        location=where,
+        expected="each name once in an object",
+        found="the same name twice",
+        do="mend this line: take one of the two out, or rename it",
+    )
 
 
 def _as_row(value: object, where: Location) -> Mapping[str, Any] | RekordError:

@@ -18,7 +18,16 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer_rows import infer_rows
 from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, SourceFile
-from rekord.sources.files import Listing, check_unchanged, checked_path, damaged, empty, listed, opened
+from rekord.sources.files import (
+    Listing,
+    check_unchanged,
+    checked_path,
+    damaged,
+    disk_failure,
+    empty,
+    listed,
+    opened,
+)
 from rekord.sources.numpy_header import Header, read_header
 from rekord.sources.same_columns import inconsistent
 from rekord.sources.tables import checked_keep, rows_at_once
@@ -220,6 +229,8 @@ def _npz_members(
                 name = info.filename.removesuffix(".npy")
                 if info.filename == name or (keep is not None and name not in keep):
                     continue
+                if name in members:
+                    raise _twice(name, path)
                 # What an archive says of a size is no more than its bytes can hold.
                 size_bytes = min(info.file_size, _MOST_RATIO * info.compress_size + 1024)
                 stream = stack.enter_context(archive.open(info))
@@ -234,7 +245,8 @@ def _npz_members(
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as failure:
         check_unchanged(path, file)
         words = str(failure).split("\n", 1)[0][:60]
-        raise damaged(path, ".npz file", f"an archive that cannot be read: {words}") from None
+        unread = disk_failure(path, failure)
+        raise unread or damaged(path, ".npz file", f"an archive that cannot be read: {words}") from None
 
 
 def _no_array(name: str, path: str) -> RekordError:
@@ -245,6 +257,17 @@ def _no_array(name: str, path: str) -> RekordError:
         expected="an array of this name, since `columns` has it",
         found="none",
         do="name arrays as the file does: np.load(path).files",
+    )
+
+
+def _twice(name: str, path: str) -> RekordError:
+    return error(
+        "X522",
+        f"two arrays are called `{name[:60]}`",
+        location=Location(path=path, feature=name[:60]),
+        expected="each name once in an archive",
+        found="two arrays of this name",
+        do="save the arrays again, each under its own name: np.savez(path, x=…, y=…)",
     )
 
 

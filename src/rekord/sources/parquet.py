@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from rekord.schema import Schema
 from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, SourceFile
-from rekord.sources.files import Listing, check_unchanged, checked_path, damaged, empty, listed
+from rekord.sources.files import Listing, check_unchanged, checked_path, damaged, disk_failure, empty, listed
 from rekord.sources.same_columns import check_same
 from rekord.sources.tables import (
     TableColumn,
@@ -148,7 +148,8 @@ def _opened(path: str, file: SourceFile) -> Iterator[Any]:
             yield parquet.ParquetFile(raw)
     except (pa.ArrowException, OSError, ValueError) as failure:
         check_unchanged(path, file)
-        raise damaged(path, "Parquet file", _reason(failure)) from None
+        unread = disk_failure(path, failure)
+        raise unread or damaged(path, "Parquet file", _reason(failure)) from None
 
 
 def _reason(failure: Exception) -> str:

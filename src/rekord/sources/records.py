@@ -20,7 +20,7 @@ from rekord.records.slabs import Segment, SlabReader
 from rekord.schema import Schema
 from rekord.schema.tfds import TfdsFolder, read_tfds_folder
 from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, Row, SourceFile
-from rekord.sources.files import check_unchanged
+from rekord.sources.files import check_unchanged, empty
 from rekord.sources.trees import groups, printable
 from rekord.storage.files import LOCAL
 from rekord.storage.find import find
@@ -99,6 +99,8 @@ class Records:
 
     def facts(self) -> Facts:
         """The files, and the schema where one was given or found; the rows where TFDS counted them."""
+        if not any(file.size_bytes or not os.path.isfile(self._full(file)) for file in self.files):
+            raise empty(self._full(self.files[0]), "an empty file", expected="a file of records")
         names = dict.fromkeys(self.splits or ())
         return Facts(
             layout="table",

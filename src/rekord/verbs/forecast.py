@@ -82,7 +82,7 @@ class Forecast:
             yield f"  {line}"
         if self.bad_rows:
             code = f", the first with {self.first_bad.code}" if self.first_bad is not None else ""
-            yield f"  {self.bad_rows:,} of the {count(self.sampled_rows, 'row')} looked at are bad{code}"
+            yield f"  bad among the {count(self.sampled_rows, 'row')} looked at: {self.bad_rows:,}{code}"
         needed = self.needed_bytes
         if needed is not None and self.free_bytes is not None and needed > self.free_bytes:
             free = byte_size(self.free_bytes)
@@ -105,7 +105,7 @@ class Forecast:
 def forecast(conversion: Conversion) -> Forecast:
     """Look at a few rows, and reckon. Nothing is written, and no row is lost."""
     job = conversion.job
-    sample = sample_of(job) if can_be_sampled(job) else Sample()
+    sample = sample_of(job, conversion.rows) if can_be_sampled(job) else Sample()
     each_bytes = sample.framed_bytes / sample.records if sample.records else _fixed_bytes(job.schema)
     records = _records(conversion, sample, each_bytes)
     framed = None if records is None or each_bytes is None else round(records * each_bytes)

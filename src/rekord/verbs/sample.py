@@ -55,13 +55,13 @@ def can_be_sampled(job: Job) -> bool:
     return is_parted(source) or bool(getattr(source, "root", "")) or source.kind in _IN_MEMORY
 
 
-def sample_of(job: Job) -> Sample:
+def sample_of(job: Job, known_rows: int | None) -> Sample:
     """Some rows from the beginnings of parts that lie evenly in the source; a source that fails is left to fail."""
     sample = Sample()
     quiet = replace(job, on_bad_row="reject", verify="headers", index=(), shuffle=False)
     bad = _Bad()
     try:
-        for chunks, rows, most_bytes in _places(job):
+        for chunks, rows, most_bytes in _places(job, known_rows):
             encoding = Encoding(quiet, bad)
             taken = _taken(chunks, rows, most_bytes, sample, as_bytes=job.function is None)
             for piece in encoding.pieces(taken):
@@ -92,13 +92,16 @@ class _Bad(BadRows):
         pass
 
 
-def _places(job: Job) -> Iterator[tuple[Iterator[Chunk], int, int]]:
+def _places(job: Job, known_rows: int | None) -> Iterator[tuple[Iterator[Chunk], int, int]]:
     """Iterators over the source, with how many rows and bytes to take from each."""
     source: Any = job.source
     if not is_parted(source):
         yield source.rows(), ROWS, SAMPLE_BYTES
         return
     parts = source.parts()
+    if known_rows is None or known_rows > ROWS:
+        # Smaller parts begin in more places.
+        parts = source.parts(max(1, sum(part.source_bytes for part in parts) // PARTS))
     chosen = parts if len(parts) <= PARTS else [parts[i * len(parts) // PARTS] for i in range(PARTS)]
     for part in chosen:
         yield source.read(part), max(1, ROWS // len(chosen)), SAMPLE_BYTES // len(chosen)

@@ -1,0 +1,129 @@
+"""Calls on several processes: every result once, whatever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rekord.engines.local import Workers, available_workers
+from rekord.errors import RekordError, error
+from rekord.location import Location
+
+PATIENCE_SECONDS = 60
+
+
+def wait_for(condition: Any) -> None:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.005)
+
+
+def calls(count: int) -> list[tuple[int, tuple[int]]]:
+    return [(i, (i,)) for i in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_every_call_has_one_result(count: int) -> None:
+    with Workers(count) as workers:
+        found = list(workers.run(lambda n: n * n, lambda n: n * n, calls(20)))
+    assert sorted(found) == [(i, i * i) for i in range(20)]
+
+
+def test_threads_give_the_same_results() -> None:
+    with Workers(3) as workers:
+        found = list(workers.run_threads(lambda n: n * n, calls(20)))
+    assert sorted(found) == [(i, i * i) for i in range(20)]
+
+
+def test_other_processes_take_part(tmp_path: Path) -> None:
+    seen = str(tmp_path / "seen")
+
+    def elsewhere(n: int) -> int:
+        open(seen, "a").close()
+        return os.getpid()
+
+    def here(n: int) -> int:
+        wait_for(lambda: os.path.exists(seen))
+        return os.getpid()
+
+    with Workers(2) as workers:
+        found = dict(workers.run(elsewhere, here, calls(8)))
+    assert len(found) == 8
+    assert os.getpid() in found.values()
+    assert len(set(found.values())) == 2
+
+
+def test_what_a_call_raises_is_its_result_with_all_that_it_says(tmp_path: Path) -> None:
+    seen = str(tmp_path / "seen")
+
+    def elsewhere(n: int) -> int:
+        open(seen, "a").close()
+        raise error("E355", location=Location(path="x", row=n), expected="a", found="b", do="c")
+
+    def here(n: int) -> int:
+        wait_for(lambda: os.path.exists(seen))
+        return n
+
+    with Workers(2) as workers:
+        found = dict(workers.run(elsewhere, here, calls(6)))
+    failures = {n: one for n, one in found.items() if isinstance(one, RekordError)}
+    assert failures
+    for n, failure in failures.items():
+        assert (failure.code, failure.location.row, failure.do) == ("E355", n, "c")
+
+
+def test_a_call_that_was_lost_with_its_worker_is_made_again(tmp_path: Path) -> None:
+    killed = str(tmp_path / "killed")
+
+    def elsewhere(n: int) -> int:
+        if not os.path.exists(killed):
+            open(killed, "x").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return n
+
+    def here(n: int) -> int:
+        wait_for(lambda: os.path.exists(killed))
+        return n
+
+    with Workers(2) as workers:
+        found = list(workers.run(elsewhere, here, calls(9)))
+    assert sorted(found) == [(i, i) for i in range(9)]
+
+
+def test_workers_that_keep_dying_are_given_up(tmp_path: Path) -> None:
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    known: list[int] = [0]
+
+    def elsewhere(n: int) -> int:
+        Path(deaths, str(os.getpid())).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+        return n
+
+    def here(n: int) -> int:
+        # Every call of this process sees another worker die.
+        wait_for(lambda: len(os.listdir(deaths)) > known[0])
+        known[0] = len(os.listdir(deaths))
+        return n
+
+    with Workers(2) as workers, pytest.raises(RekordError) as caught:
+        list(workers.run(elsewhere, here, calls(30)))
+    assert (caught.value.code, caught.value.found) == ("X517", "workers that died 4 times")
+
+
+def test_nothing_more_is_begun_when_nobody_asks_any_more() -> None:
+    begun: list[int] = []
+    with Workers(1) as workers:
+        for number, _ in workers.run(begun.append, begun.append, calls(9)):
+            if number == 3:
+                break
+    assert begun == [0, 1, 2, 3]
+
+
+def test_there_is_at_least_one_worker_and_no_more_than_cores() -> None:
+    assert 1 <= available_workers() <= (os.cpu_count() or 1)

@@ -1,0 +1,285 @@
+"""The manifest and the index say what is in the files, and a hostile manifest says nothing at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import rekord as rk
+from rekord.dataset import index as index_module
+from rekord.dataset.manifest import read_manifest, shard_name
+from rekord.errors import RekordError
+from rekord.records import compress
+from rekord.schema import Bytes, Int64, Label, Schema, Text
+from rekord.testing import frame
+from rekord.testing.conversions import converted, never_wait_for_disks
+from rekord.version import VERSION
+
+SCHEMA = Schema({"a": Int64(), "label": Label(4), "other": Label(3, optional=True), "blob": Bytes()})
+ROWS = [
+    {
+        "a": i,
+        "label": (i * i) % 4,
+        "other": None if i % 5 == 0 else i % 2,
+        "blob": bytes([i % 256]) * (i % 50),
+    }
+    for i in range(300)
+]
+OPTIONS: dict[str, Any] = {"schema": SCHEMA, "shuffle": True, "shards": 3, "index": ["a"]}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    never_wait_for_disks(monkeypatch)
+
+
+def index_of(out: Path, shard: str) -> tuple[pa.Table, dict[str, Any]]:
+    table = pa.ipc.open_file(pa.memory_map(str(out / ".rekord" / "index" / f"{shard}.arrow"))).read_all()
+    return table, json.loads(table.schema.metadata[b"rekord"])
+
+
+def test_counts_sizes_and_checksums_are_those_of_the_files(tmp_path: Path) -> None:
+    out = tmp_path / "data"
+    converted(ROWS, out, {**OPTIONS, "split": {"train": 0.8, "val": 0.2}})
+    manifest = read_manifest(str(out))
+    assert (manifest.format, manifest.rekord, manifest.parent) == (1, VERSION, None)
+    assert (manifest.source.kind, manifest.source.rows, manifest.source.rejected) == ("rows", 300, 0)
+    assert Schema.from_dict(manifest.schema) == SCHEMA
+    assert manifest.companions == ["schema.pbtxt"]
+    assert sum(split.records for split in manifest.splits.values()) == 300
+    listed = set()
+    for name, split in manifest.splits.items():
+        payloads: list[bytes] = []
+        for i, shard in enumerate(split.names(name)):
+            listed.add(shard)
+            data = (out / shard).read_bytes()
+            assert split.shards.bytes[i] == len(data)
+            assert split.shards.sha256[i] == hashlib.sha256(data).hexdigest()
+            inside = list(rk.records(out / shard))
+            assert split.shards.records[i] == len(inside)
+            payloads += inside
+        assert split.records == len(payloads)
+        assert split.payload_bytes == sum(map(len, payloads))
+        rows = [rk.decode(payload, SCHEMA) for payload in payloads]
+        counts = Counter(int(row["label"]) for row in rows)
+        others = Counter(int(row["other"]) for row in rows if row["other"] is not None)
+        assert split.classes == {
+            "label": {str(one): counts[one] for one in sorted(counts)},
+            "other": {str(one): others[one] for one in sorted(others)},
+        }
+    assert {path.name for path in out.iterdir()} == listed | {"rekord.json", "schema.pbtxt", ".rekord"}
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "zlib"])
+def test_the_index_says_where_records_begin_and_what_their_labels_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str | None
+) -> None:
+    monkeypatch.setattr(compress, "FLUSH_BYTES", 900)
+    out = tmp_path / "data"
+    converted(ROWS, out, {**OPTIONS, "compression": compression})
+    window = {None: 0, "gzip": 31, "zlib": 15}[compression]
+    split = read_manifest(str(out)).splits["train"]
+    seen: Counter[str] = Counter()
+    for shard in split.names("train"):
+        data = (out / shard).read_bytes()
+        stream = data if not window else zlib.decompress(data, window)
+        payloads = list(rk.records(out / shard))
+        table, told = index_of(out, shard)
+        assert table.column_names == ["offset", "a", "label", "order:label", "other", "order:other"]
+        assert table.schema.field("offset").type == pa.uint32()
+        offsets = table["offset"].to_pylist()
+        for offset, payload in zip(offsets, payloads, strict=True):
+            assert stream[offset : offset + len(payload) + 16] == frame(payload)
+        rows = [rk.decode(payload, SCHEMA) for payload in payloads]
+        for name in ("a", "label", "other"):
+            assert table[name].to_pylist() == [None if row[name] is None else int(row[name]) for row in rows]
+        for name, unknown in (("label", 4), ("other", 3)):
+            order = table[f"order:{name}"].to_pylist()
+            assert sorted(order) == list(range(len(rows)))
+            values = [unknown if rows[i][name] is None else int(rows[i][name]) for i in order]
+            assert values == sorted(values)
+            # Within a class in the order of the file.
+            assert order == sorted(range(len(rows)), key=lambda i: (values[order.index(i)], i))
+        seen.update(told["classes"]["label"])
+        assert bool(told["flush_points"]) == bool(window)
+        for offset, compressed_offset in told["flush_points"]:
+            # Nothing before a flush point is needed to read on from it, and a record begins there.
+            assert offset in offsets or offset == len(stream)
+            assert zlib.decompressobj(-15).decompress(data[compressed_offset:]) == stream[offset:]
+    assert dict(seen) == split.classes["label"]
+
+
+def test_the_list_of_blocks_names_a_record_in_every_stretch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "BLOCK_BYTES", 1000)
+    out = tmp_path / "data"
+    converted(ROWS, out, OPTIONS)
+    blocks = pa.ipc.open_file(pa.memory_map(str(out / ".rekord" / "blocks" / "train.arrow"))).read_all()
+    assert blocks.column_names == ["shard", "record", "offset"]
+    expected = []
+    for i, shard in enumerate(read_manifest(str(out)).splits["train"].names("train")):
+        offsets = index_of(out, shard)[0]["offset"].to_pylist()
+        stretches: dict[int, tuple[int, int]] = {}
+        for record, offset in enumerate(offsets):
+            stretches.setdefault(offset // 1000, (record, offset))
+        expected += [
+            {"shard": i, "record": record, "offset": offset} for record, offset in stretches.values()
+        ]
+    assert blocks.to_pylist() == expected
+    assert len(expected) > 10
+
+
+def test_a_shard_without_records_is_listed_like_the_others(tmp_path: Path) -> None:
+    out = tmp_path / "data"
+    converted(ROWS[:2], out, {**OPTIONS, "shards": 5})
+    split = read_manifest(str(out)).splits["train"]
+    assert sum(split.shards.records) == 2
+    assert len(split.shards.records) == 5
+    assert len(rk.open(out).to_arrow()) == 2
+
+
+def test_the_manifest_says_nothing_of_time_place_or_workers(tmp_path: Path) -> None:
+    texts = []
+    for workers, place in ((1, "one"), (2, "two/deep")):
+        converted(ROWS, tmp_path / place / "data", {**OPTIONS, "workers": workers})
+        texts.append((tmp_path / place / "data" / "rekord.json").read_bytes())
+    assert texts[0] == texts[1]
+    assert str(tmp_path).encode() not in texts[0]
+    assert os.uname().nodename.encode() not in texts[0]
+
+
+def test_a_hundred_thousand_shards_are_read(tmp_path: Path) -> None:
+    converted([{"a": 1}], tmp_path / "data", {})
+    path = tmp_path / "data" / "rekord.json"
+    document = json.loads(path.read_text())
+    count = 100_000
+    document["splits"]["train"]["shards"] = {
+        "records": [1] * count,
+        "bytes": [20] * count,
+        "sha256": ["0" * 64] * count,
+    }
+    path.write_text(json.dumps(document))
+    split = read_manifest(str(tmp_path / "data")).splits["train"]
+    names = split.names("train")
+    assert len(names) == count
+    assert names[-1] == "train-99999-of-100000.tfrecord"
+
+
+HOSTILE: dict[str, Any] = {
+    "no object": [],
+    "another format": {"format": 2},
+    "a format that is a text": {"format": "1"},
+    "a template that leads out": {"template": "../{split}-{shard:05d}"},
+    "a template with a folder": {"template": "x/{shard:05d}"},
+    "an absolute template": {"template": "/etc/passwd"},
+    "the folder itself": {"template": "."},
+    "the folder above": {"template": ".."},
+    "no template": {"template": ""},
+    "a null in a template": {"template": "x\0{shard:05d}"},
+    "a line end in a template": {"template": "x\n{shard:05d}"},
+    "one name for two shards": {
+        "template": "{split}",
+        "shards": {"records": [1, 1], "bytes": [9, 9], "sha256": ["", ""]},
+    },
+    "columns of several lengths": {"shards": {"records": [1], "bytes": [9, 9], "sha256": [""]}},
+    "counts that are texts": {"shards": {"records": ["1"], "bytes": [9], "sha256": [""]}},
+    "counts that are halves": {"shards": {"records": [0.5], "bytes": [9], "sha256": [""]}},
+    "a split that leads out": {"splits": "../../x"},
+    "a companion that leads out": {"companions": ["../x"]},
+    "a companion that is the folder above": {"companions": [".."]},
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_manifest_is_x515(tmp_path: Path, case: str) -> None:
+    out = tmp_path / "data"
+    converted([{"a": 1}], out, {})
+    path = out / "rekord.json"
+    change = HOSTILE[case]
+    document = json.loads(path.read_text())
+    if case == "no object":
+        document = change
+    elif "splits" in change:
+        document["splits"] = {change["splits"]: document["splits"]["train"]}
+    elif set(change) & {"template", "shards"}:
+        document["splits"]["train"].update(change)
+    else:
+        document.update(change)
+    path.write_text(json.dumps(document))
+    for call in (lambda: rk.open(out), lambda: read_manifest(str(out))):
+        with pytest.raises(RekordError) as caught:
+            call()
+        assert (caught.value.code, caught.value.location.path) == ("X515", str(path))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"\xff\xfe", b"null", b'{"format": 1}', b"[" * 100_000, b'{"options":' * 9999]
+)
+def test_bytes_that_are_no_manifest_are_x515(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "rekord.json").write_bytes(data)
+    with pytest.raises(RekordError) as caught:
+        rk.open(tmp_path)
+    assert (caught.value.code, caught.value.location.path) == ("X515", str(tmp_path / "rekord.json"))
+    assert len(str(caught.value.found)) <= 60
+
+
+def test_every_cut_of_a_manifest_is_x515(tmp_path: Path) -> None:
+    converted([{"a": 1}], tmp_path / "data", {})
+    path = tmp_path / "data" / "rekord.json"
+    data = path.read_bytes()
+    for length in range(len(data.rstrip()) - 1):
+        path.write_bytes(data[:length])
+        with pytest.raises(RekordError) as caught:
+            rk.open(tmp_path / "data")
+        assert (caught.value.code, caught.value.location.path) == ("X515", str(path))
+
+
+def test_only_three_words_mean_anything_in_a_template() -> None:
+    assert shard_name("{split}-{shard:05d}-of-{shards:05d}", "train", 3, 12) == "train-00003-of-00012"
+    for template in ("{split:9999999999}", "{0.__class__}", "{shard!r}", "{shard:099999d}"):
+        assert shard_name(template, "train", 3, 12) == template
+    # A split whose name looks like a word of the template stays what it is.
+    assert shard_name("{split}-{shard:05d}", "{shard:05d}", 3, 12) == "{shard:05d}-00003"
+
+
+@pytest.mark.parametrize(("change", "likely"), [(-1, True), (1, False)])
+def test_a_shard_of_another_size_is_x516(tmp_path: Path, change: int, likely: bool) -> None:
+    out = tmp_path / "data"
+    converted(ROWS, out, OPTIONS)
+    path = out / "train-00001-of-00003.tfrecord"
+    os.truncate(path, path.stat().st_size + change)
+    with pytest.raises(RekordError) as caught:
+        rk.open(out)
+    assert (caught.value.code, caught.value.location.path) == ("X516", str(path))
+    assert (caught.value.likely is not None) == likely
+
+
+def test_a_missing_shard_is_said_unless_it_may_be_missing(tmp_path: Path) -> None:
+    out = tmp_path / "data"
+    converted(ROWS, out, OPTIONS)
+    path = out / "train-00001-of-00003.tfrecord"
+    path.unlink()
+    with pytest.raises(RekordError) as caught:
+        rk.open(out)
+    assert (caught.value.code, caught.value.location.path) == ("X501", str(path))
+    left = len(rk.open(out, allow_missing=True).to_arrow())
+    assert left == 300 - read_manifest(str(out)).splits["train"].shards.records[1]
+
+
+def test_a_column_of_texts_can_be_kept_in_the_index(tmp_path: Path) -> None:
+    rows = [{"name": f"n{i}", "v": np.arange(i % 3)} for i in range(20)]
+    schema = Schema({"name": Text(), "v": Int64(shape=(None,))})
+    converted(rows, tmp_path / "data", {"schema": schema, "index": ["name", "v"], "shards": 1})
+    table, _ = index_of(tmp_path / "data", "train-00000-of-00001.tfrecord")
+    assert table["name"].to_pylist() == [row["name"] for row in rows]
+    assert table["v"].to_pylist() == [list(range(i % 3)) for i in range(20)]
