@@ -106,7 +106,7 @@ def _(place):
 def _(place):
     place.put("a.csv", "x,y\n1,a\n")
     path = place.put("b.csv", "x,z\n1,a\n")
-    return place.case(lambda: rk.sources.csv(place.root), path, line=1, feature="z")
+    return place.case(lambda: rk.sources.csv(place.root), path, feature="y")
 
 
 @cell("csv", "unreadable", "X503")
@@ -160,7 +160,7 @@ def _(place):
     return place.case(lambda: rk.sources.jsonl(place.root / "none.jsonl"), place.root / "none.jsonl")
 
 
-@cell("jsonl", "duplicate key", "E325")
+@cell("jsonl", "duplicate key", "E355")
 def _(place):
     make = jsonl(place, '{"x": 1}\n{"x": 1, "x": 2}\n')
     return place.case(make, place.root / "a.jsonl", row=1, line=2, good=1)
@@ -179,8 +179,11 @@ def _(place):
 
 @cell("jsonl", "inconsistent columns", "E309")
 def _(place):
-    make = jsonl(place, '{"x": 1}\n' * 20_000 + '{"x": 2, "z": 1}\n')
-    return place.case(make, place.root / "a.jsonl", row=20_000, line=20_001, feature="z", good=20_000)
+    # Every row of a file of this size would be looked at before the first is written.
+    place.patch.setattr(sys.modules["rekord.sources.jsonl"], "FIRST_ROWS", 1)
+    place.patch.setattr(sys.modules["rekord.sources.jsonl"], "SAMPLED_ROWS", 1)
+    make = jsonl(place, '{"x": 1}\n' * 2 + '{"x": 2, "z": 1}\n' + '{"x": 3}\n' * 6)
+    return place.case(make, place.root / "a.jsonl", row=2, line=3, feature="z", good=8)
 
 
 @cell("jsonl", "unreadable", "X503")
@@ -450,12 +453,15 @@ def _(place):
 # WebDataset.
 
 
-def tar(place: Any, *members: tuple[str, bytes], name: str = "a.tar") -> Any:
+def tar(place: Any, *members: tuple[str, bytes]) -> Any:
     """A good sample, and these members."""
-    path = place.root / name
-    good = (("1.jpg", picture()), ("1.cls", b"0"))
+    return packed(place, ("1.jpg", picture()), ("1.cls", b"0"), *members)
+
+
+def packed(place: Any, *members: tuple[str, bytes]) -> Any:
+    path = place.root / "a.tar"
     with tarfile.open(path, "w") as archive:
-        for member, data in (*good, *members):
+        for member, data in members:
             info = tarfile.TarInfo(member)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
@@ -470,8 +476,14 @@ def picture() -> bytes:
 
 @cell("webdataset", "empty", "X520")
 def _(place):
-    path = place.put("a.tar", b"")
+    path = place.put("a.tar", bytes(10240))
     return place.case(source_of("webdataset", path), path)
+
+
+@cell("webdataset", "empty", "E376")
+def _(place):
+    path = tar(place)
+    return place.case(source_of("webdataset", place.root), place.put("b.tar", b""), row=0, good=1)
 
 
 @cell("webdataset", "empty", "E330")
@@ -483,7 +495,7 @@ def _(place):
 @cell("webdataset", "truncated", "E376")
 def _(place):
     path = tar(place, ("2.jpg", picture()), ("2.cls", b"1"))
-    return place.case(source_of("webdataset", path), place.cut(path, 2300), row=1, good=1)
+    return place.case(source_of("webdataset", path), place.cut(path, 4608), row=1, good=1)
 
 
 @cell("webdataset", "wrong type", "E377")
@@ -524,9 +536,9 @@ def _(place):
 
 @cell("webdataset", "inconsistent columns", "E309")
 def _(place):
-    samples = [(f"{i}.txt", b"a") for i in range(2000)]
-    path = tar(place, *samples, ("9999.txt", b"a"), ("9999.cls", b"1"))
-    return place.case(source_of("webdataset", path), path, row=2001, feature="label", good=2001)
+    place.patch.setattr(sys.modules["rekord.sources.webdataset"], "_PEEKED_ROWS", 1)
+    path = packed(place, ("1.txt", b"a"), ("2.txt", b"b"), ("2.note", b"c"))
+    return place.case(source_of("webdataset", path), path, row=1, feature="note", good=1)
 
 
 @cell("webdataset", "unreadable", "X503")
@@ -566,7 +578,12 @@ def third(payload: bytes) -> bytes:
     return damage.frames([*RECORDS[:2], payload, RECORDS[3]])
 
 
-@cell("records", "empty", "X510")
+def at(payload_offset: int) -> dict[str, int]:
+    """Where in the third record."""
+    return {"row": 2, "record": 2, "offset": AT, "payload_offset": payload_offset}
+
+
+@cell("records", "empty", "X520")
 def _(place):
     return place.case(records(place, b""), place.root / "a.tfrecord")
 
@@ -586,20 +603,23 @@ def _(place):
 
 @cell("records", "truncated", "C202")
 def _(place):
-    make = records(place, gzip.compress(FRAMES * 100, mtime=0), "a.tfrecord.gz")
-    place.cut(place.root / "a.tfrecord.gz")
-    return place.case(make, place.root / "a.tfrecord.gz", good=1)
+    make = records(place, gzip.compress(FRAMES, 0, mtime=0), "a.tfrecord.gz")
+    path = place.cut(place.root / "a.tfrecord.gz")
+    where = {"record": 1, "offset": AT // 2, "compressed_offset": path.stat().st_size}
+    return place.case(make, path, row=1, **where, good=1)
 
 
 @cell("records", "wrong type", "F118")
 def _(place):
-    return place.case(records(place, "x,y\n1,2\n"), place.root / "a.tfrecord")
+    place.put("a.tfrecord", FRAMES)
+    path = place.put("b.tfrecord", "x,y\n1,2\n")
+    return place.case(lambda: rk.sources.records(place.root, SCHEMA), path, record=0, offset=0, good=4)
 
 
 @cell("records", "wrong type", "D403")
 def _(place):
     make = records(place, third(wire.example_bytes({"x": [0.5], "name": [b"a"]})))
-    return place.case(make, place.root / "a.tfrecord", row=2, record=2, offset=AT, feature="x", good=3)
+    return place.case(make, place.root / "a.tfrecord", **at(26), feature="x", good=3)
 
 
 @cell("records", "missing file", "X501")
@@ -611,13 +631,13 @@ def _(place):
 @cell("records", "missing file", "X505")
 def _(place):
     place.put("train-00000-of-00002.tfrecord", FRAMES)
-    return place.case(lambda: rk.sources.records(place.root, SCHEMA), place.root)
+    return place.case(lambda: rk.sources.records(place.root), place.root / "train-*-of-00002.tfrecord")
 
 
 @cell("records", "bad encoding", "D404")
 def _(place):
     make = records(place, third(wire.example_bytes({"x": [1], "name": [b"caf\xe9"]})))
-    return place.case(make, place.root / "a.tfrecord", row=2, record=2, offset=AT, feature="name", good=3)
+    return place.case(make, place.root / "a.tfrecord", **at(14), feature="name", good=3)
 
 
 @cell("records", "inconsistent columns", "D401")
@@ -630,7 +650,7 @@ def _(place):
 def _(place):
     path = place.put("a.tfrecord", third(wire.example_bytes({"x": [1], "name": [b"a"], "z": [1]})))
     make = lambda: rk.sources.records(path, SCHEMA, strict=True)  # noqa: E731
-    return place.case(make, path, row=2, record=2, offset=AT, feature="z", good=3)
+    return place.case(make, path, **at(33), feature="z", good=3)
 
 
 @cell("records", "unreadable", "X503")

@@ -321,3 +321,30 @@ def test_a_schema_that_went_through_features_json_is_what_it_was() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert tfds.features.FeatureConnector.from_json(features).to_json()
+
+
+def test_a_written_dataset_is_opened_by_tensorflow_datasets(tmp_path: Path) -> None:
+    """The whole way: rows, `rk.write(format="tfds")`, and TFDS reads the same values from every split."""
+    rows = [{"text": f"row {i}", "label": ("ham", "spam")[i % 2], "score": i / 4} for i in range(60)]
+    schema = rk.Schema({"text": rk.Text(), "label": rk.Label(["ham", "spam"]), "score": rk.Float32()})
+    out = tmp_path / "mail" / "1.0.0"
+    rk.write(
+        rows,
+        out,
+        schema=schema,
+        split={"train": 0.75, "test": 0.25},
+        shuffle=True,
+        shards=2,
+        format="tfds",
+        progress=False,
+    )
+    builder = tfds.builder_from_directory(str(out))
+    assert (builder.name, builder.info.features["label"].names) == ("mail", ["ham", "spam"])
+    read = [
+        (element["text"].decode(), int(element["label"]), float(element["score"]))
+        for split in ("train", "test")
+        for element in builder.as_dataset(split=split).as_numpy_iterator()
+    ]
+    assert sorted(read) == sorted((row["text"], i % 2, row["score"]) for i, row in enumerate(rows))
+    assert builder.info.splits["train"].num_examples + builder.info.splits["test"].num_examples == 60
+    assert len(builder.info.splits["train"].shard_lengths) == 2

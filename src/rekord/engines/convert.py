@@ -163,8 +163,8 @@ def _taken(out: str, found: str, do: str) -> RekordError:
 def _look_at_stagings(conversion: Conversion, own: Staging) -> None:
     """Unfinished conversions to the same place: put away when that is asked for, else a reason to stop."""
     for other in stagings(conversion.out, conversion.storage):
-        if conversion.fresh:
-            other.remove()
+        if conversion.fresh or (other.folder != own.folder and not other.has_finished_tasks()):
+            other.remove()  # as asked, or because there is nothing in it to go on from
         elif other.folder != own.folder:
             differs = conversion.plan.differences(other.plan())
             raise error(

@@ -108,6 +108,15 @@ class Staging:
                 return document
         return {}
 
+    def has_finished_tasks(self) -> bool:
+        """Whether there is anything that a run could go on from."""
+        folders = [
+            folder
+            for folder in (self.spills, os.path.join(self.folder, "shards"))
+            if exists(self.storage, folder)
+        ]
+        return any(entry.name.endswith(".done") for folder in folders for entry in self.storage.list(folder))
+
     def temporary(self, path: str) -> str:
         """A name for a file on its way to `path`, of this attempt alone."""
         return f"{path}.{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -371,8 +372,8 @@ def _array_rows(stream: ByteStream, file: SourceFile, path: str, head: bytes = b
             )
     raw = b"".join(pieces).removeprefix(b"\xef\xbb\xbf")
     try:
-        values = msgspec.json.decode(raw, type=list[Any])
+        rows = msgspec.json.decode(raw, type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
         raise damaged(path, "JSON file", _reason(failure)) from None
-    for i, value in enumerate(values):
-        yield Row(file.path, i, _as_row(value, Location(path=path, row=i)))
+    for i, row in enumerate(rows):
+        yield Row(file.path, i, _parsed(bytes(row), Location(path=path, row=i)))

@@ -32,7 +32,7 @@ from rekord.schema import Image, Schema
 from rekord.schema.refuse import shown
 from rekord.schema.rowforms import flat_row
 from rekord.sources.base import PART_BYTES, Facts, Part, Row, SourceFile
-from rekord.sources.files import Listing, Unchanged, checked_path, listed
+from rekord.sources.files import Listing, Unchanged, checked_path, empty, listed
 from rekord.sources.rows import PEEKED_BYTES, inferred, size_bytes
 from rekord.sources.trees import groups, is_unicode, printable
 
@@ -113,6 +113,9 @@ class WebDataset:
                     break
             if rows:
                 break
+        if not rows:
+            path = listing.full(listing.files[0])
+            raise empty(path, "a tar without samples", expected="members such as 000017.jpg and 000017.cls")
         schema = inferred(rows, complete=False)
         features = {
             name: Image(optional=feature.optional) if name in pictures else feature
