@@ -40,8 +40,9 @@ from rekord.schema import (
     compat,
 )
 from rekord.verbs.write import write
-from rekord.version import VERSION as __version__
+from rekord.version import VERSION as _VERSION
 
+__version__ = _VERSION
 
 __all__ = [
     "Boxes",

@@ -95,24 +95,17 @@ def test_a_call_that_was_lost_with_its_worker_is_made_again(tmp_path: Path) -> N
     assert sorted(found) == [(i, i) for i in range(9)]
 
 
-def test_workers_that_keep_dying_are_given_up(tmp_path: Path) -> None:
-    deaths = tmp_path / "deaths"
-    deaths.mkdir()
-    known: list[int] = [0]
-
+def test_workers_that_keep_dying_are_given_up() -> None:
     def elsewhere(n: int) -> int:
-        Path(deaths, str(os.getpid())).touch()
         os.kill(os.getpid(), signal.SIGKILL)
         return n
 
     def here(n: int) -> int:
-        # Every call of this process sees another worker die.
-        wait_for(lambda: len(os.listdir(deaths)) > known[0])
-        known[0] = len(os.listdir(deaths))
+        time.sleep(0.02)  # so that there are calls left for workers that have to start first
         return n
 
     with Workers(2) as workers, pytest.raises(RekordError) as caught:
-        list(workers.run(elsewhere, here, calls(30)))
+        list(workers.run(elsewhere, here, calls(2000)))
     assert (caught.value.code, caught.value.found) == ("X517", "workers that died 4 times")
 
 

@@ -153,7 +153,9 @@ def test_a_compressed_file_has_the_same_rows_and_no_parts(tmp_path, content):
         ("3", "E350"),
         ("null", "E350"),
         ('"text"', "E350"),
-        ('{"a": 1, "a/b": 2, "a": {"b": 3}}', "S132"),
+        ('{"a": 1, "a": 2}', "E355"),
+        ('{"a": 1, "b": {"c": "d: e", "c": 3}}', "E355"),
+        ('{"a": 1, "b/c": 2, "b": {"c": 3}}', "S132"),
     ],
 )
 def test_a_line_that_is_no_row_is_bad_and_the_others_go_on(tmp_path, bad, code):

@@ -52,6 +52,10 @@ from rekord.location import Location
 from rekord.sources.base import PART_BYTES, Part, is_parted
 from rekord.storage.files import LOCAL, Storage
 
+_LEAST_PART_BYTES = 4 << 20
+_PARTS = 16
+"""A source is cut into so many parts at the least, unless they would be smaller than that."""
+
 _SMALL_BYTES = 4096
 """Of a record: below this, its handling costs more than its bytes."""
 
@@ -86,6 +90,7 @@ class Conversion:
     companions: Companions
     workers: int = 1
     rows: int | None = None  # how many the source has, where that is known
+    source_bytes: int = 0  # of all its files
     spills: str | None = None
     fresh: bool = False
     storage: Storage = LOCAL
@@ -219,7 +224,7 @@ class _Run:
         if not is_parted(self.job.source):
             return spill_serial(self.job, self.staging, self._finished_part, self.tally)
         source: Any = self.job.source
-        self.parts = list(source.parts(PART_BYTES))
+        self.parts = list(source.parts(_part_bytes(self.conversion.source_bytes)))
         done = [self._finished_part(number) for number in range(len(self.parts))]
         calls = [(i, (i, part)) for i, part in enumerate(self.parts) if done[i] is None]
         for i, part in self._map_calls(workers, calls):
@@ -441,6 +446,14 @@ class _Run:
                 found="other ones",
                 do="run it again with --fresh (fresh=True)",
             )
+
+
+def _part_bytes(source_bytes: int) -> int:
+    """How much of a source one task reads: less of a small one, so that all workers have something to do.
+
+    Not a matter of how many workers there are: another number of them must find the same parts finished.
+    """
+    return min(PART_BYTES, max(_LEAST_PART_BYTES, source_bytes // _PARTS))
 
 
 def _framed_bytes(parts: Sequence[PartDone]) -> int:

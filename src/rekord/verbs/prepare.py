@@ -131,6 +131,7 @@ def prepare(
         companions=_Companions(job, place, facts),
         workers=_workers(workers),
         rows=facts.rows,
+        source_bytes=facts.source_bytes,
         spills=None if staging is None else os.fspath(staging),
         fresh=bool(fresh),
         storage=storage,
@@ -182,7 +183,10 @@ def _layout(
         return Plain(schema), declared
     if layout is None or isinstance(layout, str):
         made = layout_for(source, facts, layout, masks)
-        return made, tuple(made.schema) if isinstance(made, Plain) and is_parted(source) else None
+        # Where the source knows splits, rows name theirs beside their columns. Else they must fit: a column that
+        # none of the first rows had would be lost without a word.
+        named = isinstance(made, Plain) and is_parted(source) and facts.splits is not None
+        return made, tuple(made.schema) if named else None
     for member in ("schema", "derive", "looks", "options"):
         if not hasattr(layout, member):
             raise _refused("layout", layout, "a layout of rk.layouts, or its name", 'layout="deeplab"')
