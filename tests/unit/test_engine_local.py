@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,53 @@ def test_every_call_has_one_result(count: int) -> None:
     assert sorted(found) == [(i, i * i) for i in range(20)]
 
 
-def test_threads_give_the_same_results() -> None:
+def test_threads_take_part_and_no_process_is_started_for_a_short_run() -> None:
+    together = threading.Barrier(3)
+
+    def here(n: int) -> tuple[int, int]:
+        if n < 3:
+            together.wait(PATIENCE_SECONDS)  # all three at once, or it breaks
+        return threading.get_ident(), os.getpid()
+
     with Workers(3) as workers:
-        found = list(workers.run_threads(lambda n: n * n, calls(20)))
-    assert sorted(found) == [(i, i * i) for i in range(20)]
+        found = dict(workers.run(lambda n: (0, 0), here, calls(20), threads=True))
+    assert sorted(found) == list(range(20))
+    assert len({found[n][0] for n in range(3)}) == 3
+    assert {process for _, process in found.values()} == {os.getpid()}
+
+
+def test_processes_take_the_place_of_threads_in_a_long_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rekord.engines.turns.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("rekord.engines.turns._WORTH_SECONDS", 0.0)
+    seen = str(tmp_path / "seen")
+
+    def elsewhere(n: int) -> int:
+        open(seen, "a").close()
+        return os.getpid()
+
+    def here(n: int) -> int:
+        if n > 3:
+            wait_for(lambda: os.path.exists(seen))
+        return os.getpid()
+
+    with Workers(2) as workers:
+        found = dict(workers.run(elsewhere, here, calls(30), threads=True))
+    assert len(found) == 30
+    assert len(set(found.values())) == 2
+
+
+@pytest.mark.parametrize("failure", [SystemExit, KeyboardInterrupt])
+def test_what_ends_a_thread_ends_the_run(failure: type[BaseException]) -> None:
+    def here(n: int) -> int:
+        if threading.current_thread() is threading.main_thread():
+            time.sleep(0.01)
+            return n
+        raise failure
+
+    with Workers(2) as workers, pytest.raises(failure):
+        list(workers.run(None, here, calls(200), threads=True))
 
 
 def test_other_processes_take_part(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -28,16 +30,14 @@ def table_of(strata: np.ndarray, hashes: np.ndarray) -> pa.Table:
 @pytest.mark.parametrize("spread", [2**64 - 1, 2**53, 2**20], ids=["all", "one bin in two", "one bin"])
 def test_the_splits_of_a_class_are_its_lowest_hashes(parts: int, spread: int) -> None:
     random = np.random.default_rng(parts)
-    strata = random.choice([3, 9, 27, 2**64 - 1], 900, p=[0.7, 0.25, 0.04, 0.01])
-    strata = np.append(strata, [5, 6, 6, 7, 7, 7]).astype(np.uint64)
-    hashes = (
-        random.choice(spread, len(strata), replace=False)
-        if spread < 2**40
-        else random.integers(0, spread, len(strata), dtype=np.uint64)
-    )
+    classes = np.array([3, 9, 27, 2**64 - 1], np.uint64)
+    few = np.array([5, 6, 6, 7, 7, 7], np.uint64)
+    strata = np.append(random.choice(classes, 900, p=[0.7, 0.25, 0.04, 0.01]), few)
+    hashes = np.unique(random.integers(0, spread, 2000, dtype=np.uint64))
+    hashes = random.permutation(hashes)[: len(strata)]
     whole = table_of(strata, hashes)
     cuts = np.linspace(0, len(strata), parts + 1).astype(int)
-    tables = [whole.slice(begin, end - begin) for begin, end in zip(cuts[:-1], cuts[1:], strict=True)]
+    tables = [whole.slice(begin, end - begin) for begin, end in pairwise(cuts.tolist())]
     edges = edges_of(lambda: iter(tables), RULE)
     found: dict[int, list[int]] = {0: [], 1: [], 2: []}
     for table in tables:

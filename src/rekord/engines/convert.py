@@ -11,6 +11,7 @@ Each step looks at what is finished already, so that the same command, after wha
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -191,7 +192,7 @@ class _Run:
         self.job = conversion.job
         self.staging = staging
         self.watch = watch
-        self.tally = Tally(staging.folder if conversion.storage is LOCAL else None)
+        self._tallies = threading.local()
         self.packed = b"" if conversion.workers == 1 else _packed(self.job)
         self.parts: list[Part] = []
         self._made_again: set[int] = set()
@@ -215,6 +216,15 @@ class _Run:
             resumed_shards=resumed,
             left=left,
         )
+
+    @property
+    def tally(self) -> Tally:
+        """What this thread has done."""
+        tally: Tally | None = getattr(self._tallies, "own", None)
+        if tally is None:
+            tally = Tally(self.staging.folder if self.conversion.storage is LOCAL else None)
+            self._tallies.own = tally
+        return tally
 
     # Map.
 
@@ -251,7 +261,9 @@ class _Run:
             self.tally.next()
             return done
 
-        for i, result in workers.run(_map_elsewhere, inline, bound):
+        # Code of others runs by itself, one thread in a process: it need not expect to be called by two.
+        ours = self.job.function is None and type(self.job.source).__module__.startswith("rekord.")
+        for i, result in workers.run(_map_elsewhere, inline, bound, threads=ours):
             outstanding.discard(i)
             if isinstance(result, _NotNeeded):
                 continue
@@ -362,11 +374,8 @@ class _Run:
                 self.tally.next()
                 return finished
 
-            if self._threads_will_do(parts):
-                results = workers.run_threads(inline, calls)
-            else:
-                results = workers.run(_shard_elsewhere, inline, calls)
-            for i, result in results:
+            function = None if self._threads_will_do(parts) else _shard_elsewhere
+            for i, result in workers.run(function, inline, calls, threads=True):
                 if isinstance(result, SpillLost):
                     lost = result.part
                     break

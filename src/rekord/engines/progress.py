@@ -1,10 +1,11 @@
-"""How far a conversion is: each process counts in a file of its own, and whoever watches adds them up."""
+"""How far a conversion is: each thread counts in a file of its own, and whoever watches adds them up."""
 
 from __future__ import annotations
 
 import mmap
 import os
 import struct
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ class Counts:
 
 
 class Tally:
-    """What this process has done. Nothing depends on it: a tally that cannot be kept is not kept."""
+    """What a thread has done. Nothing depends on it: a tally that cannot be kept is not kept."""
 
     def __init__(self, folder: str | None) -> None:
         self._memory: mmap.mmap | None = None
@@ -31,7 +32,7 @@ class Tally:
         if folder is None:
             return
         with suppress(OSError, ValueError):
-            path = os.path.join(folder, f"{os.getpid()}.count")
+            path = os.path.join(folder, f"{os.getpid()}-{threading.get_native_id()}.count")
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
             try:
                 os.truncate(descriptor, _COUNTS.size)
@@ -60,7 +61,7 @@ class Tally:
 
 
 def counted(folder: str) -> Counts:
-    """The sum over all processes."""
+    """The sum over all threads and processes."""
     sums = [0, 0, 0, 0]
     with suppress(OSError):
         for entry in os.scandir(folder):

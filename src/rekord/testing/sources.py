@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Int64, Label, Schema, Text
+from rekord.schema import Bytes, Int64, Label, Schema, Text
 from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, Row, SourceFile
 
 CLASSES = 4
@@ -159,3 +161,77 @@ def tree(folder: str | os.PathLike[str]) -> dict[str, bytes]:
             with open(path, "rb") as file:
                 found[os.path.relpath(path, folder)] = file.read()
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """Rows that are made when they are read: of any number, and on no disk."""
+
+    rows: int
+    row_bytes: int
+
+    @property
+    def kind(self) -> str:
+        return "generated"
+
+    @property
+    def root(self) -> str:
+        return ""
+
+    def options(self) -> Mapping[str, Any]:
+        return {"rows": self.rows, "row_bytes": self.row_bytes}
+
+    def facts(self) -> Facts:
+        schema = Schema({"number": Int64(), "label": Label(CLASSES), "blob": Bytes()})
+        return Facts(layout="table", schema=schema, rows=self.rows, source_bytes=self.rows * self.row_bytes)
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        step = max(1, part_bytes // self.row_bytes)
+        ranges = [(begin, min(begin + step, self.rows)) for begin in range(0, self.rows, step)]
+        return [Part((begin, end), (end - begin) * self.row_bytes) for begin, end in ranges]
+
+    def read(self, part: Part) -> Iterator[Chunk]:
+        begin, end = part.content
+        for number in range(begin, end):
+            blob = (b"%016d" % number) * (self.row_bytes // 16)
+            yield Row("rows", number, {"number": number, "label": number % CLASSES, "blob": blob})
+
+
+class PeakMemory:
+    """The most anonymous memory that this process and its children had at once, looked at many times a second."""
+
+    def __init__(self) -> None:
+        self.peak_bytes = 0
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> PeakMemory:
+        self._watch.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._ended.set()
+        self._watch.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.005):
+            self.peak_bytes = max(self.peak_bytes, sum(map(_anonymous_bytes, _family(os.getpid()))))
+
+
+def _family(process: int) -> list[int]:
+    """A process and all that descend from it."""
+    found = [process]
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with open(f"/proc/{process}/task/{thread}/children", encoding="ascii") as file:
+                for child in file.read().split():
+                    found += _family(int(child))
+    return found
+
+
+def _anonymous_bytes(process: int) -> int:
+    with suppress(OSError), open(f"/proc/{process}/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    return 0

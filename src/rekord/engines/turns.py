@@ -1,0 +1,162 @@
+"""Who does which call: this thread, other threads of the process, or a worker process as soon as it is ready.
+
+Nothing is promised to a process that is still starting, which takes longer than many a call.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from importlib import import_module
+from queue import Empty, SimpleQueue
+from typing import Any
+
+Call = tuple[int, tuple[Any, ...]]
+
+PATIENCE_SECONDS = 1.0
+"""How long threads alone are at work before it is asked whether processes would pay."""
+
+_WORTH_SECONDS = 3.0
+"""So much work must be left for processes to be started beside threads."""
+
+_LAST_SECONDS = 10.0  # for threads to finish what they are doing
+
+
+class Turns:
+    """The calls of one run, and what came of them."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._waiting = deque(calls)
+        self._lock = threading.Lock()
+        self._done: SimpleQueue[tuple[Call, Any]] = SimpleQueue()
+        self._pool: Any = None
+        self._threads: list[threading.Thread] = []
+        self._to_retire = 0
+        self._stopped = False
+        self._began = time.monotonic()
+        self._calls = len(calls)
+        self.left = len(calls)  # whose results were not handed out
+
+    def start_threads(self, count: int, inline: Callable[..., Any]) -> None:
+        """Let so many threads take part."""
+        for number in range(count):
+            thread = threading.Thread(
+                target=self._work, args=(inline,), name=f"rekord-write-{number}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def is_long(self) -> bool:
+        """Whether enough is left to do for processes to pay, by how fast it went so far."""
+        seconds = time.monotonic() - self._began
+        if seconds < PATIENCE_SECONDS:
+            return False
+        finished = self._calls - self.left
+        return finished == 0 or seconds / finished * self.left > _WORTH_SECONDS
+
+    def hire(self, pool: Any, count: int, function: Callable[..., Any]) -> None:
+        """Let the processes of a pool take part, each in the place of a thread."""
+        if pool is self._pool:
+            return
+        self._pool = pool
+        for _ in range(count):
+            with suppress(Exception):  # a pool that is broken already says so at the next call
+                pool.submit(_get_ready).add_done_callback(lambda _: self._begin(pool, function))
+
+    def dismiss(self) -> None:
+        """Forget the processes: they are dead."""
+        with self._lock:
+            self._pool = None
+
+    def stop(self) -> None:
+        """No further call is begun; what threads are doing is waited for."""
+        with self._lock:
+            self._stopped = True
+            self._waiting.clear()
+        for thread in self._threads:
+            thread.join(_LAST_SECONDS)
+
+    def next_call(self) -> Call | None:
+        """A call for whoever asks."""
+        with self._lock:
+            return self._waiting.popleft() if self._waiting else None
+
+    def finished(self) -> None:
+        """The caller's own thread is done with its call."""
+        self.left -= 1
+
+    def put_back(self, call: Call) -> None:
+        """A call that was lost with its process."""
+        with self._lock:
+            self.left += 1
+            self._waiting.appendleft(call)
+
+    def results(self, *, wait: bool) -> Iterator[tuple[Call, Any]]:
+        """What others have finished; with `wait` there is nothing else to do for a while."""
+        while self.left:
+            try:
+                call, result = self._done.get(timeout=0.5) if wait else self._done.get_nowait()
+            except Empty:
+                return
+            wait = False
+            self.left -= 1
+            yield call, result
+
+    def _work(self, inline: Callable[..., Any]) -> None:
+        while not self._retires():
+            call = self.next_call()
+            if call is None:
+                return
+            try:
+                result: Any = inline(*call[1])
+            except BaseException as failure:
+                result = failure
+            self._done.put((call, result))
+
+    def _retires(self) -> bool:
+        with self._lock:
+            if not self._to_retire:
+                return False
+            self._to_retire -= 1
+            return True
+
+    def _begin(self, pool: Any, function: Callable[..., Any]) -> None:
+        """A process is ready, or will never be."""
+        with self._lock:
+            self._to_retire = min(self._to_retire + 1, len(self._threads))
+        self._give(pool, function)
+
+    def _give(self, pool: Any, function: Callable[..., Any]) -> None:
+        """Give a process its next call. Runs on a thread of the pool, when the call before is done."""
+        with self._lock:
+            if self._stopped or pool is not self._pool or not self._waiting:
+                return
+            call = self._waiting.popleft()
+        try:
+            future = pool.submit(function, *call[1])
+        except Exception as failure:
+            self._done.put((call, failure))
+            return
+        future.add_done_callback(lambda done: self._take(pool, function, call, done))
+
+    def _take(self, pool: Any, function: Callable[..., Any], call: Call, done: Future[Any]) -> None:
+        failure = done.exception()
+        self._done.put((call, done.result() if failure is None else failure))
+        if failure is None or not is_loss(failure):
+            self._give(pool, function)
+
+
+def is_loss(failure: BaseException) -> bool:
+    """Whether a call was lost with its process, and did not fail by itself."""
+    from loky.process_executor import BrokenProcessPool
+
+    return isinstance(failure, BrokenProcessPool)
+
+
+def _get_ready() -> None:
+    """Load in a process what its calls will need."""
+    import_module("rekord.engines.convert")
