@@ -208,6 +208,7 @@ CODES: dict[str, str] = {
     "U622": "a function for --map cannot be loaded",
     "U623": "an option means nothing for this source",
     "U624": "a file that an option names cannot be used",
+    "U625": "the rows of a source never end",
     "U611": "the classes of a source or a layout are not valid",
     "U612": "a colour map is not valid",
     "U613": "an option of the detection layout cannot be meant",

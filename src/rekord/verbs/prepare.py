@@ -96,6 +96,14 @@ def prepare(
     if limit is not None:
         source = Limited(source, _whole("limit", limit, least=1))
     facts = source.facts()
+    if limit is None and facts.extra.get("infinite"):
+        raise error(
+            "U625",
+            expected="rows that end",
+            found="a pipeline that begins anew whenever it ends",
+            likely="`.repeat()` in the pipeline, which training wants and writing does not",
+            do="leave `.repeat()` out, or say how many rows: limit=10_000",
+        )
     chosen, select = _layout(source, facts, schema, layout, masks)
     if own_splits and split is None and facts.splits:
         split = "source"
