@@ -284,6 +284,21 @@ def test_an_empty_folder_and_missing_parents_are_fine(tmp_path: Path) -> None:
         assert dataset.to_arrow().to_pylist() == [{"a": 1}]
 
 
+def test_a_link_stays_a_link_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "real").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("disk/real")
+    (tmp_path / "dangling").symlink_to("disk/new")
+    for name, target in (("link", "real"), ("dangling", "new")):
+        rk.write([{"a": 1}], tmp_path / name, progress=False)
+        assert rk.write([{"a": 2}], tmp_path / name, fresh=True, progress=False).to_arrow().to_pylist() == [
+            {"a": 2}
+        ]
+        assert (tmp_path / name).is_symlink()
+        assert (tmp_path / "disk" / target / "rekord.json").is_file()
+    assert sorted(os.listdir(tmp_path)) == ["dangling", "disk", "link"]
+    assert sorted(os.listdir(tmp_path / "disk")) == ["new", "real"]
+
+
 def test_a_relative_place_is_below_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ def convert(conversion: Conversion, watch: Watch | None = None) -> Outcome:
     """Run a conversion, or what is left of it."""
     storage = conversion.storage
     storage.make_folder(os.path.dirname(os.path.abspath(conversion.out)))
+    conversion = _links_followed(conversion)
     with Lock(conversion.out):
         staging = open_staging(conversion.out, conversion.plan.id, storage, spills=conversion.spills)
         complete = _look_at_out(conversion, staging)
@@ -109,6 +110,15 @@ def convert(conversion: Conversion, watch: Watch | None = None) -> Outcome:
         _look_at_stagings(conversion, staging)
         staging.prepare(conversion.plan.to_json())
         return _Run(conversion, staging, watch).run()
+
+
+def _links_followed(conversion: Conversion) -> Conversion:
+    """Where the place is a link it stays one: what it leads to is written, and staged beside that."""
+    parent, name = os.path.split(os.path.abspath(conversion.out))
+    real = conversion.storage.real(os.path.join(parent, name))
+    if real == os.path.join(conversion.storage.real(parent), name):
+        return conversion
+    return replace(conversion, out=real)
 
 
 def _look_at_out(conversion: Conversion, staging: Staging) -> Outcome | None:
@@ -226,6 +236,11 @@ class _Run:
             self._tallies.own = tally
         return tally
 
+    @property
+    def _made_together(self) -> bool:
+        """Whether a part cannot be made again without the others."""
+        return not is_parted(self.job.source) or self.job.splits.stratify is not None
+
     # Map.
 
     def _map(self, workers: Workers) -> list[PartDone]:
@@ -245,7 +260,10 @@ class _Run:
 
     def _finished_part(self, number: int) -> PartDone | None:
         done = self.staging.read_done(self.staging.map_path(number, "done"), PartDone)
-        return done if done is not None and _index_is_whole(self.staging, number, done) else None
+        if done is None or not _index_is_whole(self.staging, number, done):
+            return None
+        # An earlier run may have gone on after a bad row that this one is to stop at.
+        return None if done.rejected and self.job.on_bad_row == "stop" else done
 
     def _map_calls(self, workers: Workers, calls: Sequence[Any]) -> Iterator[tuple[int, PartDone]]:
         """The parts as they are finished. The error of the first bad row is raised when all before it are done."""
@@ -393,8 +411,11 @@ class _Run:
     def _let_go(
         self, shards: Sequence[Shard], parts: Sequence[PartDone], done: Mapping[int, ShardDone]
     ) -> None:
-        """Remove the spills that no shard needs any more; shuffled, every shard needs all of them."""
-        if self.job.shuffle:
+        """Remove the spills that no shard needs any more; shuffled, every shard needs all of them.
+
+        A part that could not be made again by itself keeps its spill.
+        """
+        if self.job.shuffle or self._made_together:
             return
         if self._needed is None:
             self._needed = {part: set() for part in range(len(parts))}
@@ -429,8 +450,7 @@ class _Run:
 
     def _again(self, number: int, known: PartDone) -> None:
         """Make a part whose frames were lost once more; it must be what it was."""
-        together = not is_parted(self.job.source) or self.job.splits.stratify is not None
-        if together or number in self._made_again:
+        if self._made_together or number in self._made_again:
             # What was made of all parts together would have to be made again too, which the next run does; and
             # what is lost twice is not mended by a third time.
             for kind in ("spent", "done"):

@@ -316,7 +316,11 @@ def _rows_of(chunk: Columns) -> Iterator[Row]:
     if isinstance(values, pa.RecordBatch):
         dicts = values.to_pylist()
     else:
-        dicts = [{name: column[i] for name, column in values.items()} for i in range(chunk.rows)]
+        columns = {
+            name: column.to_pylist() if isinstance(column, (pa.Array, pa.ChunkedArray)) else column
+            for name, column in values.items()
+        }
+        dicts = [{name: column[i] for name, column in columns.items()} for i in range(chunk.rows)]
     for i, row in enumerate(dicts):
         yield Row(chunk.path, chunk.first + i, row, chunk.line_of(i))
 

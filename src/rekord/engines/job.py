@@ -70,7 +70,10 @@ class Job:
         return shard_name(self.template, split, shard, shards)
 
     def options(self) -> dict[str, Any]:
-        """What was asked for, as the manifest holds it."""
+        """What was asked for, as the manifest holds it.
+
+        What is to be done about bad rows is not among it: it decides whether there is a dataset, not what is in it.
+        """
         return {
             "source": {"kind": self.source.kind, **self.source.options()},
             "layout": {"name": self.layout.name, **self.layout.options()},
@@ -85,8 +88,6 @@ class Job:
             "shuffle": self.shuffle,
             "seed": self.seed,
             "verify": self.verify,
-            "on_bad_row": self.on_bad_row,
-            "max_rejects": self.max_rejects,
             "format": self.format,
         }
 

@@ -20,6 +20,7 @@ again.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import secrets
 from contextlib import suppress
@@ -182,11 +183,13 @@ def remove_tree(storage: Storage, folder: str) -> None:
 
 def open_staging(out: str, plan_id: str, storage: Storage, *, spills: str | None) -> Staging:
     """The staging of a conversion to `out`; its spills lie below `spills` where that is given."""
-    parent, name = os.path.split(os.path.abspath(out))
+    place = os.path.abspath(out)
+    parent, name = os.path.split(place)
     own = f"{_prefix(name)}{plan_id[:16]}"
-    return Staging(
-        os.path.join(parent, own), storage, spills=None if spills is None else os.path.join(spills, own)
-    )
+    if spills is not None:
+        # Spills of several datasets may lie there, and some of the same name.
+        spills = os.path.join(spills, f"{own}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}")
+    return Staging(os.path.join(parent, own), storage, spills=spills)
 
 
 def stagings(out: str, storage: Storage) -> list[Staging]:

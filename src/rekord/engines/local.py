@@ -77,10 +77,10 @@ class Workers:
                     yield call[0], _tried(inline, call)
                     turns.finished()
                 lost = False
-                for theirs, result in turns.results(wait=call is None):
-                    if isinstance(result, BaseException) and self._lost(result):
+                for theirs, result, current in turns.results(wait=call is None):
+                    if isinstance(result, BaseException) and is_loss(result):
                         turns.put_back(theirs)
-                        lost = True
+                        lost = lost or current
                         continue
                     if isinstance(result, BaseException) and not isinstance(result, Exception):
                         raise result
@@ -111,9 +111,6 @@ class Workers:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=True, kill_workers=True)
-
-    def _lost(self, failure: BaseException) -> bool:
-        return self._pool is not None and is_loss(failure)
 
 
 def _keep_dying(losses: int) -> RekordError:

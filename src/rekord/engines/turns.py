@@ -32,7 +32,7 @@ class Turns:
     def __init__(self, calls: Sequence[Call]) -> None:
         self._waiting = deque(calls)
         self._lock = threading.Lock()
-        self._done: SimpleQueue[tuple[Call, Any]] = SimpleQueue()
+        self._done: SimpleQueue[tuple[Call, Any, Any]] = SimpleQueue()  # with the pool that it came from
         self._pool: Any = None
         self._threads: list[threading.Thread] = []
         self._to_retire = 0
@@ -95,16 +95,19 @@ class Turns:
             self.left += 1
             self._waiting.appendleft(call)
 
-    def results(self, *, wait: bool) -> Iterator[tuple[Call, Any]]:
-        """What others have finished; with `wait` there is nothing else to do for a while."""
+    def results(self, *, wait: bool) -> Iterator[tuple[Call, Any, bool]]:
+        """What others have finished; with `wait` there is nothing else to do for a while.
+
+        False beside what comes from processes that were dismissed: all calls of a dead pool fail, one by one.
+        """
         while self.left:
             try:
-                call, result = self._done.get(timeout=0.5) if wait else self._done.get_nowait()
+                call, result, pool = self._done.get(timeout=0.5) if wait else self._done.get_nowait()
             except Empty:
                 return
             wait = False
             self.left -= 1
-            yield call, result
+            yield call, result, pool is None or pool is self._pool
 
     def _work(self, inline: Callable[..., Any]) -> None:
         while not self._retires():
@@ -115,7 +118,7 @@ class Turns:
                 result: Any = inline(*call[1])
             except BaseException as failure:
                 result = failure
-            self._done.put((call, result))
+            self._done.put((call, result, None))
 
     def _retires(self) -> bool:
         with self._lock:
@@ -139,13 +142,13 @@ class Turns:
         try:
             future = pool.submit(function, *call[1])
         except Exception as failure:
-            self._done.put((call, failure))
+            self._done.put((call, failure, pool))
             return
         future.add_done_callback(lambda done: self._take(pool, function, call, done))
 
     def _take(self, pool: Any, function: Callable[..., Any], call: Call, done: Future[Any]) -> None:
         failure = done.exception()
-        self._done.put((call, done.result() if failure is None else failure))
+        self._done.put((call, done.result() if failure is None else failure, pool))
         if failure is None or not is_loss(failure):
             self._give(pool, function)
 

@@ -121,14 +121,29 @@ def _spread(columns: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, values in columns.items():
         if isinstance(values, np.ndarray) or not any(isinstance(value, Mapping) for value in values):
-            flat[name] = values
-            continue
-        rows = [
-            {} if is_missing(value) else flat_row({name: value}, i, None) for i, value in enumerate(values)
-        ]
-        for inner in dict.fromkeys(key for row in rows for key in row):
-            flat[inner] = [row.get(inner) for row in rows]
+            spread = {name: values}
+        else:
+            rows = [
+                {} if is_missing(value) else flat_row({name: value}, i, None)
+                for i, value in enumerate(values)
+            ]
+            spread = {key: [row.get(key) for row in rows] for key in dict.fromkeys(k for row in rows for k in row)}
+        for inner, column in spread.items():
+            if inner in flat:
+                raise _two_columns(inner)
+            flat[inner] = column
     return flat
+
+
+def _two_columns(name: str) -> Exception:
+    return error(
+        "S132",
+        f"two columns are called `{name[:60]}`",
+        location=Location(feature=name[:60]),
+        expected="names that differ when those of nested values are joined with `/`",
+        found="the same name twice",
+        do="rename one of the columns",
+    )
 
 
 def _is_arrow(source: object) -> bool:

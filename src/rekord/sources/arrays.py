@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekord.errors import RekordError, error
+from rekord.schema import Schema
 from rekord.schema.infer_rows import infer_rows
 from rekord.schema.refuse import shown
 from rekord.schema.rowforms import column_batches
@@ -28,8 +29,16 @@ class FrameSource:
         return {}
 
     def facts(self) -> Facts:
-        schema = infer_rows(self.frame)
+        """The schema is None where none can be inferred: one that is declared may still hold the values."""
+        try:
+            schema = self.peeked()
+        except RekordError:
+            return Facts(layout="table", source_bytes=self._size())
         return Facts(layout="table", schema=schema, rows=schema.evidence["rows"], source_bytes=self._size())
+
+    def peeked(self) -> Schema:
+        """The schema of the columns, or why there is none."""
+        return infer_rows(self.frame)
 
     def rows(self) -> Iterator[Chunk]:
         first = 0
@@ -39,8 +48,14 @@ class FrameSource:
 
     def _size(self) -> int:
         if isinstance(self.frame, Mapping):
-            return sum(getattr(column, "nbytes", 8 * len(column)) for column in self.frame.values())
+            return sum(_bytes_of(column) for column in self.frame.values())
         return int(self.frame.memory_usage(index=False).sum())
+
+
+def _bytes_of(column: Any) -> int:
+    if hasattr(column, "nbytes"):
+        return int(column.nbytes)
+    return 8 * len(column) if hasattr(column, "__len__") else 8
 
 
 def columns(arrays: Mapping[str, Any]) -> FrameSource:

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from rekord.errors import error
+from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.refuse import shown
 from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, SourceFile
@@ -113,9 +114,9 @@ class ArrowTableSource:
         return {"columns": None if self.columns is None else list(self.columns)}
 
     def facts(self) -> Facts:
-        columns = table_columns(self.table.schema, self.columns, None)
         if not self.table.num_rows:
             raise empty(None, "a table without rows", expected="at least one row")
+        columns = table_columns(self.table.schema, self.columns, None)
         holes = {
             column.name
             for batch in self._batches()
@@ -163,6 +164,17 @@ def polars(frame: Any) -> ArrowTableSource:
             found=shown(frame),
             do="collect a LazyFrame first: frame.collect()",
         )
+    for name, dtype in frame.schema.items():
+        # Python objects would come out as their addresses, and Arrow has no whole numbers of 128 bits.
+        if str(dtype) in ("Object", "Int128", "UInt128"):
+            raise error(
+                "X525",
+                f"`{name[:60]}` is of the type {dtype}",
+                location=Location(feature=name[:60]),
+                expected="numbers of 64 bits at most, bools, texts, bytes, or lists of them",
+                found=str(dtype),
+                do=f'cast it: frame.with_columns(pl.col("{name[:60]}").cast(pl.String)), or drop it',
+            )
     return ArrowTableSource(frame.to_arrow(), None, "polars")
 
 

@@ -216,7 +216,9 @@ def empty(path: str | None, found: str, *, expected: str) -> RekordError:
         location=Location(path=path),
         expected=expected,
         found=found,
-        do="fetch the file again, or leave it out: name the others by a pattern",
+        do="give a table that has rows"
+        if path is None
+        else "fetch the file again, or leave it out: name the others by a pattern",
     )
 
 

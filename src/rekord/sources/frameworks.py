@@ -46,6 +46,14 @@ def tf_data(dataset: Any, *, names: Sequence[str] | None = None) -> TfData:
     Nested dicts join their names with `/`; the parts of a tuple are called `names` (x, y and weight unless told),
     a single tensor x.
     """
+    if not hasattr(dataset, "element_spec"):
+        raise error(
+            "U605",
+            f"`tf_data` cannot read from a {type(dataset).__name__}",
+            expected="a tf.data.Dataset",
+            found=shown(dataset),
+            do="rk.sources.tf_data(dataset)",
+        )
     return TfData(dataset, names)
 
 
@@ -263,10 +271,19 @@ def _torch_value(value: Any) -> Any:
         return _torch_values(value)
     if not (hasattr(value, "detach") and hasattr(value, "cpu")):
         return as_pixels(value)
-    tensor = value.detach().cpu()
-    if str(tensor.dtype) == "torch.bfloat16":
-        tensor = tensor.float()  # NumPy has no bfloat16; every value survives
-    array = tensor.numpy()
+    try:
+        tensor = value.detach().cpu()
+        if str(tensor.dtype) == "torch.bfloat16":
+            tensor = tensor.float()  # NumPy has no bfloat16; every value survives
+        array = tensor.numpy()
+    except (TypeError, RuntimeError) as failure:  # sparse and quantised tensors, and those without values
+        raise error(
+            "E302",
+            "a tensor cannot become an array",
+            expected="a dense tensor with values",
+            found=str(failure).split("\n", 1)[0][:60],
+            do="tensor.to_dense() for one that is sparse",
+        ) from None
     return array[()] if array.ndim == 0 else array
 
 

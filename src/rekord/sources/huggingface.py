@@ -12,6 +12,7 @@ from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Schema, Tensor, Text
 from rekord.schema.dtypes import FLOATS, INTEGERS, TENSORS
 from rekord.schema.merging import Merging
+from rekord.schema.refuse import shown
 from rekord.schema.shapes import Shape
 from rekord.schema.tfds_features import FLAT_VALUES, ROW_LENGTHS
 from rekord.sources.base import Columns, Facts, Row
@@ -28,6 +29,14 @@ def huggingface(dataset: Any) -> HuggingFace | RowsSource:
     splits = dict(dataset) if isinstance(dataset, Mapping) else None
     parts = [dataset] if splits is None else list(splits.values())
     names = None if splits is None else tuple(splits)
+    if not parts or not all(hasattr(part, "features") for part in parts):
+        raise error(
+            "U605",
+            f"`huggingface` cannot read from a {type(dataset).__name__}",
+            expected="a Dataset or IterableDataset of the library `datasets`, or a dict of them",
+            found=shown(dataset),
+            do='rk.sources.huggingface(datasets.load_dataset("…"))',
+        )
     if names is not None and any("split" in (part.features or ()) for part in parts):
         raise error(
             "X539",
@@ -87,11 +96,26 @@ class HuggingFace:
                 columns: dict[str, Any] = {}
                 for name in table.column_names:
                     column = table.column(name).combine_chunks()
-                    columns |= _columns(name, column, features.get(name))
+                    found = _columns(name, column, features.get(name))
+                    twice = next((one for one in found if one in columns), None)
+                    if twice is not None:
+                        raise _two_columns(twice)
+                    columns |= found
                 if self._splits is not None:
                     columns["split"] = [self._splits[place]] * table.num_rows
                 yield Columns("", first, columns, table.num_rows)
                 first += table.num_rows
+
+
+def _two_columns(name: str) -> RekordError:
+    return error(
+        "X539",
+        f"two columns are called `{name[:60]}`",
+        location=Location(feature=name[:60]),
+        expected="names that differ when those of nested values are joined with `/`",
+        found="the same name twice",
+        do=f"rename one of them: dataset.rename_column({name[:60]!r}, …)",
+    )
 
 
 def _item(column: Any, row: int) -> Any:

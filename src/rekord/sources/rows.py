@@ -130,15 +130,21 @@ class RowsSource:
                 if items is None:
                     items = self._begin()
                 item = next(items)
-                if self._convert is not None:
-                    item = self._convert(item)
             except StopIteration:
                 return
             except Exception as failure:
                 noted(failure, position)
                 raise
-            yield Row("", position, _values(item, position, self._names, plain))
+            yield Row("", position, self._converted(item, position, plain))
             position += 1
+
+    def _converted(self, item: Any, position: int, plain: set[type]) -> Mapping[str, Any] | RekordError:
+        try:
+            converted = item if self._convert is None else self._convert(item)
+        except RekordError as failure:
+            noted(failure, position)
+            return failure
+        return _values(converted, position, self._names, plain)
 
 
 def noted(failure: Exception, position: int) -> None:

@@ -193,7 +193,7 @@ def _layout(
         made = layout_for(source, facts, layout, masks)
         # Where the source knows splits, rows name theirs beside their columns. Else they must fit: a column that
         # none of the first rows had would be lost without a word.
-        named = isinstance(made, Plain) and is_parted(source) and facts.splits is not None
+        named = isinstance(made, Plain) and facts.splits is not None
         return made, tuple(made.schema) if named else None
     for member in ("schema", "derive", "looks", "options"):
         if not hasattr(layout, member):
