@@ -156,6 +156,19 @@ for _source in ("rows", "columns", "pandas", "torch_dataset"):
     with_files(_source)
 
 
+def test_a_dict_of_datasets_is_one_dataset_unless_its_splits_are_asked_for(tmp_path):
+    import datasets
+
+    parts = {name: datasets.Dataset.from_dict({"x": [1, 2]}) for name in ("train", "test")}
+    rk.write(datasets.DatasetDict(parts), tmp_path / "one", progress=False, workers=1)
+    dataset = rk.write(
+        datasets.DatasetDict(parts), tmp_path / "two", split="source", progress=False, workers=1
+    )
+    assert list(rk.open(tmp_path / "one").splits) == ["train"]
+    assert rk.check(tmp_path / "one").records == 4
+    assert sorted(dataset.splits) == ["test", "train"]
+
+
 # What is empty.
 
 

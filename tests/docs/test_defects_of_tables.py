@@ -1,4 +1,4 @@
-"""What is said of defects in sources of tables, texts, arrays, tars and records: every cell of the table, made and met."""
+"""What is said of defects in tables, texts, arrays, tars and records: every cell of the table, made and met."""
 
 from __future__ import annotations
 
@@ -484,7 +484,7 @@ def _(place):
 
 @cell("webdataset", "empty", "E376")
 def _(place):
-    path = tar(place)
+    tar(place)
     return place.case(source_of("webdataset", place.root), place.put("b.tar", b""), row=0, good=1)
 
 

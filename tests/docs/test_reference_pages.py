@@ -23,10 +23,14 @@ from rekord.testing import damage, wire
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "sources.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-EXAMPLES = dict(
-    re.findall(r"^### `(\w+)`\n(?:(?!^#).*\n)*?```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-)
-XML = "<annotation><object><name>cat</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax><ymax>3</ymax></bndbox></object></annotation>"
+SECTIONS = re.split(r"^### `(\w+)`$", TEXT, flags=re.MULTILINE)[1:]
+EXAMPLES = {
+    name: body.split("```python\n", 1)[1].split("\n```", 1)[0]
+    for name, body in zip(SECTIONS[::2], SECTIONS[1::2], strict=True)
+    if "```python\n" in body
+}
+BOX = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax><ymax>3</ymax></bndbox>"
+XML = f"<annotation><object><name>cat</name>{BOX}</object></annotation>"
 
 
 def picture(path: Path, mode: str = "RGB") -> bytes:

@@ -50,11 +50,15 @@ def test_threads_take_part_and_no_process_is_started_for_a_short_run() -> None:
     assert {process for _, process in found.values()} == {os.getpid()}
 
 
-def test_processes_take_the_place_of_threads_in_a_long_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whoever_is_patient_starts_no_process_for_a_short_run() -> None:
+    with Workers(2) as workers:
+        found = list(workers.run(lambda n: os.getpid(), lambda n: os.getpid(), calls(50), patient=True))
+    assert found == [(n, os.getpid()) for n in range(50)]
+
+
+def test_processes_take_part_in_a_long_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rekord.engines.turns.PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr("rekord.engines.turns._WORTH_SECONDS", 0.0)
+    monkeypatch.setattr("rekord.engines.turns.WORTH_SECONDS", 0.0)
     seen = str(tmp_path / "seen")
 
     def elsewhere(n: int) -> int:
@@ -62,12 +66,11 @@ def test_processes_take_the_place_of_threads_in_a_long_run(
         return os.getpid()
 
     def here(n: int) -> int:
-        if n > 3:
-            wait_for(lambda: os.path.exists(seen))
+        wait_for(lambda: os.path.exists(seen))
         return os.getpid()
 
     with Workers(2) as workers:
-        found = dict(workers.run(elsewhere, here, calls(30), threads=True))
+        found = dict(workers.run(elsewhere, here, calls(30), patient=True))
     assert len(found) == 30
     assert len(set(found.values())) == 2
 

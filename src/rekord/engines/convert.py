@@ -279,9 +279,9 @@ class _Run:
             self.tally.next()
             return done
 
-        # Code of others runs by itself, one thread in a process: it need not expect to be called by two.
-        ours = self.job.function is None and type(self.job.source).__module__.startswith("rekord.")
-        for i, result in workers.run(_map_elsewhere, inline, bound, threads=ours):
+        # What a function of the user costs is not known, and is often much.
+        patient = self.job.function is None
+        for i, result in workers.run(_map_elsewhere, inline, bound, patient=patient):
             outstanding.discard(i)
             if isinstance(result, _NotNeeded):
                 continue
@@ -392,8 +392,9 @@ class _Run:
                 self.tally.next()
                 return finished
 
-            function = None if self._threads_will_do(parts) else _shard_elsewhere
-            for i, result in workers.run(function, inline, calls, threads=True):
+            threads = self._threads_will_do(parts)
+            function = None if threads else _shard_elsewhere
+            for i, result in workers.run(function, inline, calls, threads=threads, patient=True):
                 if isinstance(result, SpillLost):
                     lost = result.part
                     break

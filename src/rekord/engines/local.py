@@ -57,11 +57,12 @@ class Workers:
         calls: Sequence[Call],
         *,
         threads: bool = False,
+        patient: bool = False,
     ) -> Iterator[tuple[int, _Result | Exception]]:
         """The result of each call, or what it raised, as they come; stop asking, and no further call is begun.
 
         `function` runs in other processes, `inline` in this one; both take the arguments of a call. With `threads`
-        this process runs several at once, and others are started only where they pay; without `function` never.
+        several run in this one at once. If `patient`, no process is started unless there is enough to do for it.
         """
         turns = Turns(calls)
         others = min(self.count, len(calls)) - 1
@@ -70,7 +71,7 @@ class Workers:
             if threads:
                 turns.start_threads(others, inline)
             while turns.left:
-                if others > 0 and function is not None and self._should_hire(turns, threads=threads):
+                if others > 0 and function is not None and (not patient or self._pool or turns.is_long()):
                     turns.hire(self._executor(), self.count - 1, function)
                 call = turns.next_call()
                 if call is not None:
@@ -94,9 +95,6 @@ class Workers:
                         raise _keep_dying(losses)
         finally:
             turns.stop()
-
-    def _should_hire(self, turns: Turns, *, threads: bool) -> bool:
-        return not threads or self._pool is not None or turns.is_long()
 
     def _executor(self) -> Any:
         if self._pool is None:

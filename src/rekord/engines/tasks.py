@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -32,6 +32,7 @@ from rekord.sources.base import Chunk, Part
 from rekord.storage.files import Readable
 
 _READ_BYTES = 4 << 20
+_WINDOW_BYTES = 1 << 20
 _FAR_BYTES = 64 << 10
 
 
@@ -239,18 +240,28 @@ def _frames(spills: _Spills, table: pa.Table, lengths: Any) -> Iterable[Any]:
     ends = offsets + lengths
     breaks = np.flatnonzero((offsets[1:] != ends[:-1]) | (parts[1:] != parts[:-1])) + 1
     if "hole" in table.column_names or len(breaks) > len(lengths) // 8:
-        yield from _picked(spills, table, lengths)
+        in_order = bool(np.all(offsets[1:] >= offsets[:-1])) and len(set(parts.tolist())) < 2
+        # Rows in the order of the spill can be brought a few at a time, and what is little stays in the cache.
+        for begin, end in _windows(lengths, _WINDOW_BYTES) if in_order else [(0, len(lengths))]:
+            yield from _picked(spills, table.slice(begin, end - begin), lengths[begin:end])
         return
     stretches = [0, *breaks.tolist(), len(lengths)]
-    for begin, end in pairwise(stretches):
-        at = begin
-        while at < end:
-            # As many whole frames as a read takes, one at the least.
-            until = int(np.searchsorted(ends[at:end], offsets[at] + _READ_BYTES, side="right")) + at
-            until = max(until, at + 1)
+    for first, last in pairwise(stretches):
+        for begin, end in _windows(lengths[first:last], _READ_BYTES):
+            at, until = first + begin, first + end
             data = spills.read(int(parts[at]), int(offsets[at]), int(ends[until - 1]))
             yield _verified(data, parts[at:until])
-            at = until
+
+
+def _windows(lengths: Any, window_bytes: int) -> Iterator[tuple[int, int]]:
+    """Rows of about so many bytes together, one at the least."""
+    ends = np.cumsum(lengths)
+    at = 0
+    while at < len(lengths):
+        until = int(np.searchsorted(ends, ends[at] - lengths[at] + window_bytes, side="right"))
+        until = max(until, at + 1)
+        yield at, until
+        at = until
 
 
 def _picked(spills: _Spills, table: pa.Table, lengths: Any) -> Iterable[Any]:
@@ -265,12 +276,8 @@ def _picked(spills: _Spills, table: pa.Table, lengths: Any) -> Iterable[Any]:
         mine = np.flatnonzero(parts == part)
         mine = mine[np.argsort(offsets[mine], kind="stable")]
         _bring(spills, part, held, offsets[mine], lengths[mine], places[mine], holes.of(mine))
-    at = 0
-    while at < len(lengths):
-        begin = int(places[at])
-        until = max(at + 1, int(np.searchsorted(ends, begin + _READ_BYTES, side="right")))
-        yield _verified(held[begin : int(ends[until - 1])], parts[at:until])
-        at = until
+    for begin, end in _windows(lengths, _READ_BYTES):
+        yield _verified(held[int(places[begin]) : int(ends[end - 1])], parts[begin:end])
 
 
 def _bring(

@@ -1,4 +1,4 @@
-"""Who does which call: this thread, other threads of the process, or a worker process as soon as it is ready.
+"""Who does which call: the caller's thread, others beside it, or a worker process as soon as it is ready.
 
 Nothing is promised to a process that is still starting, which takes longer than many a call.
 """
@@ -17,11 +17,11 @@ from typing import Any
 
 Call = tuple[int, tuple[Any, ...]]
 
-PATIENCE_SECONDS = 1.0
-"""How long threads alone are at work before it is asked whether processes would pay."""
+PATIENCE_SECONDS = 0.3
+"""How long the caller is at work alone before it is asked whether processes would pay."""
 
-_WORTH_SECONDS = 3.0
-"""So much work must be left for processes to be started beside threads."""
+WORTH_SECONDS = 1.5
+"""So much work must be left for processes to be started: each takes about half a second until it is of use."""
 
 _LAST_SECONDS = 10.0  # for threads to finish what they are doing
 
@@ -35,7 +35,6 @@ class Turns:
         self._done: SimpleQueue[tuple[Call, Any, Any]] = SimpleQueue()  # with the pool that it came from
         self._pool: Any = None
         self._threads: list[threading.Thread] = []
-        self._to_retire = 0
         self._stopped = False
         self._began = time.monotonic()
         self._calls = len(calls)
@@ -56,16 +55,16 @@ class Turns:
         if seconds < PATIENCE_SECONDS:
             return False
         finished = self._calls - self.left
-        return finished == 0 or seconds / finished * self.left > _WORTH_SECONDS
+        return finished == 0 or seconds / finished * self.left > WORTH_SECONDS
 
     def hire(self, pool: Any, count: int, function: Callable[..., Any]) -> None:
-        """Let the processes of a pool take part, each in the place of a thread."""
+        """Let the processes of a pool take part."""
         if pool is self._pool:
             return
         self._pool = pool
         for _ in range(count):
             with suppress(Exception):  # a pool that is broken already says so at the next call
-                pool.submit(_get_ready).add_done_callback(lambda _: self._begin(pool, function))
+                pool.submit(_get_ready).add_done_callback(lambda _: self._give(pool, function))
 
     def dismiss(self) -> None:
         """Forget the processes: they are dead."""
@@ -110,28 +109,12 @@ class Turns:
             yield call, result, pool is None or pool is self._pool
 
     def _work(self, inline: Callable[..., Any]) -> None:
-        while not self._retires():
-            call = self.next_call()
-            if call is None:
-                return
+        while (call := self.next_call()) is not None:
             try:
                 result: Any = inline(*call[1])
             except BaseException as failure:
                 result = failure
             self._done.put((call, result, None))
-
-    def _retires(self) -> bool:
-        with self._lock:
-            if not self._to_retire:
-                return False
-            self._to_retire -= 1
-            return True
-
-    def _begin(self, pool: Any, function: Callable[..., Any]) -> None:
-        """A process is ready, or will never be."""
-        with self._lock:
-            self._to_retire = min(self._to_retire + 1, len(self._threads))
-        self._give(pool, function)
 
     def _give(self, pool: Any, function: Callable[..., Any]) -> None:
         """Give a process its next call. Runs on a thread of the pool, when the call before is done."""

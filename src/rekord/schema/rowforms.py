@@ -127,7 +127,9 @@ def _spread(columns: dict[str, Any]) -> dict[str, Any]:
                 {} if is_missing(value) else flat_row({name: value}, i, None)
                 for i, value in enumerate(values)
             ]
-            spread = {key: [row.get(key) for row in rows] for key in dict.fromkeys(k for row in rows for k in row)}
+            spread = {
+                key: [row.get(key) for row in rows] for key in dict.fromkeys(k for row in rows for k in row)
+            }
         for inner, column in spread.items():
             if inner in flat:
                 raise _two_columns(inner)

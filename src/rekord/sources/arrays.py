@@ -18,6 +18,9 @@ from rekord.sources.numpy_files import npy, npz
 __all__ = ["FrameSource", "columns", "npy", "npz", "pandas", "polars"]
 
 
+_UNTYPED = ("S129", "S130", "S131")  # values of several types, or of one that only a declared feature takes
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FrameSource:
     """Rows of columns in memory."""
@@ -32,7 +35,9 @@ class FrameSource:
         """The schema is None where none can be inferred: one that is declared may still hold the values."""
         try:
             schema = self.peeked()
-        except RekordError:
+        except RekordError as failure:
+            if failure.code not in _UNTYPED:
+                raise
             return Facts(layout="table", source_bytes=self._size())
         return Facts(layout="table", schema=schema, rows=schema.evidence["rows"], source_bytes=self._size())
 

@@ -21,7 +21,7 @@ from rekord.records.compress import checked_compression
 from rekord.schema import Label, Schema
 from rekord.schema.labelmap import label_map_text
 from rekord.schema.refuse import near_miss, shown
-from rekord.sources.base import Facts, Source, is_parted
+from rekord.sources.base import Facts, Source
 from rekord.sources.limited import Limited
 from rekord.storage.files import LOCAL, Storage
 from rekord.verbs.choose import NOTHING_SAID, MaskOptions, as_source, layout_for
