@@ -96,4 +96,3 @@ def __getattr__(name: str) -> object:
     if name in ("layouts", "sources"):
         return _import_module(f"rekord.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-

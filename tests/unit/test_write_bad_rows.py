@@ -220,3 +220,25 @@ def test_a_row_that_cannot_be_sent_through_a_lossy_column_is_named_among_columns
     assert (failure.code, failure.location.row, failure.location.feature) == ("E313", 63, "x")
     converted(columns, tmp_path / "data", {"schema": schema, "on_bad_row": "reject", "fresh": True})
     assert rk.open(tmp_path / "data").to_arrow()["a"].to_pylist() == [i for i in range(100) if i != 63]
+
+
+def test_after_too_many_rejects_a_higher_limit_goes_on_from_what_was_read(tmp_path: Path) -> None:
+    rows = [{"id": "none" if i == 3 else i} for i in range(10)]
+    schema = rk.Schema({"id": rk.Int64()})
+    out = tmp_path / "data"
+    with pytest.raises(rk.DatasetError) as caught:
+        rk.write(rows, out, schema=schema, on_bad_row="reject", progress=False)
+    assert caught.value.code == "X514"
+    dataset = rk.write(rows, out, schema=schema, on_bad_row="reject", max_rejects=0.2, progress=False)
+    assert [batch["id"].tolist() for batch in dataset.batches(20)] == [[0, 1, 2, 4, 5, 6, 7, 8, 9]]
+
+
+def test_a_row_that_an_earlier_run_rejected_stops_the_run_that_is_to_stop(tmp_path: Path) -> None:
+    rows = [{"id": "none" if i == 3 else i} for i in range(10)]
+    schema = rk.Schema({"id": rk.Int64()})
+    with pytest.raises(rk.DatasetError):
+        rk.write(rows, tmp_path / "data", schema=schema, on_bad_row="reject", progress=False)
+    with pytest.raises(rk.EncodeError) as caught:
+        rk.write(rows, tmp_path / "data", schema=schema, progress=False)
+    assert (caught.value.code, caught.value.location.row) == ("E303", 3)
+    assert not (tmp_path / "data").exists()

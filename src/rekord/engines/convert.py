@@ -187,7 +187,7 @@ def _look_at_stagings(conversion: Conversion, own: Staging) -> None:
                 "U619",
                 location=Location(path=conversion.out),
                 expected="the same source, schema and options as the unfinished conversion had",
-                found=f"other {'ones' if len(differs) > 1 else 'one'}: {', '.join(differs)}"[:120],
+                found=f"a difference in {', '.join(differs)}"[:120],
                 do="run it with what it had to continue, or with --fresh (fresh=True) to start over",
             )
     if conversion.fresh and own.spills and exists(conversion.storage, own.spills):
