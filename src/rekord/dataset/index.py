@@ -65,7 +65,8 @@ def index_file(
 
 
 def _column(tables: Sequence[pa.Table], name: str) -> Any:
-    chunks = [chunk for table in tables for chunk in table[name].chunks]
+    """A column of all rows; None where there are none, and so nothing that says its type."""
+    chunks = [chunk for table in tables for chunk in table[name].chunks if len(chunk)]
     return pa.concat_arrays(chunks) if chunks else None
 
 
