@@ -244,6 +244,8 @@ def test_a_damaged_record_of_the_source_is_a_bad_row(capsys: pytest.CaptureFixtu
         (["table.csv", "out", "--engine", "ray"], "U604", 2),
         (["table.csv", "out", "--layout", "tabel"], "U605", 2),
         (["table.csv", "out", "--layout", "deeplab"], "U620", 2),
+        (["table.csv", "out", "--shard-size", "9" * 400], "U605", 2),
+        (["table.csv", "out", "--shard-size", "1e5"], "U605", 2),
         (["table.csv", "out", "--split", "train=0.9,val"], "U605", 2),
         (["table.csv", "out", "--split", "train=0.9,train=0.1"], "U605", 2),
         (["table.csv", "out", "--split", "train=0.9"], "U617", 2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -28,11 +29,15 @@ def table_of(strata: np.ndarray, hashes: np.ndarray) -> pa.Table:
 
 @pytest.mark.parametrize("parts", [1, 3, 50])
 @pytest.mark.parametrize("spread", [2**64 - 1, 2**53, 2**20], ids=["all", "one bin in two", "one bin"])
-def test_the_splits_of_a_class_are_its_lowest_hashes(parts: int, spread: int) -> None:
+@pytest.mark.parametrize("few", [0, 100, 4096], ids=["binned", "both", "held"])
+def test_the_splits_of_a_class_are_its_lowest_hashes(
+    parts: int, spread: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rekord.engines.stratify._FEW_ROWS", few)
     random = np.random.default_rng(parts)
     classes = np.array([3, 9, 27, 2**64 - 1], np.uint64)
-    few = np.array([5, 6, 6, 7, 7, 7], np.uint64)
-    strata = np.append(random.choice(classes, 900, p=[0.7, 0.25, 0.04, 0.01]), few)
+    small = np.array([5, 6, 6, 7, 7, 7], np.uint64)
+    strata = np.append(random.choice(classes, 900, p=[0.7, 0.25, 0.04, 0.01]), small)
     hashes = np.unique(random.integers(0, spread, 2000, dtype=np.uint64))
     hashes = random.permutation(hashes)[: len(strata)]
     whole = table_of(strata, hashes)
@@ -78,3 +83,16 @@ def test_a_run_keeps_its_place_and_its_rows() -> None:
         *((1, 0, 3), (2, 3, 1)),
         *((0, 4, 6),),
     ]
+
+
+def test_as_many_classes_as_rows_are_held_in_little_more_than_their_hashes() -> None:
+    rows = 5000
+    table = table_of(np.arange(rows), np.random.default_rng(1).integers(0, 2**63, rows, dtype=np.uint64))
+    tracemalloc.start()
+    try:
+        edges = edges_of(lambda: iter([table]), RULE)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(edges) == rows
+    assert peak_bytes < 2000 * rows  # bins for each would be 32 kB a class

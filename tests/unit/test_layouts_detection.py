@@ -99,14 +99,14 @@ def test_boxes_without_an_area_or_outside_are_left_out_with_all_that_belongs_to_
     layout = detection(classes=CLASSES, has=["area"], masks=True)
     boxes = [BAD[0], (2, 1, 10, 5), *BAD[1:], (0, 0, 20, 10)]
     count = len(boxes)
-    masks = [bytes([i]) for i in range(count)]
+    masks = [encoded(kind="PNG") + bytes([i]) for i in range(count)]  # each with an end of its own
     derived = layout.derive(
         row(boxes, [1, 4, *[1] * (count - 3), 1], area=np.arange(count), masks=masks), "full"
     )
     values = derived.values
     assert values["boxes"].tolist() == [np.float32([0.1, 0.1, 0.5, 0.5]).tolist(), [0, 0, 1, 1]]
     assert (values["labels"].tolist(), values["class_names"]) == ([4, 1], ["dog", "cat"])
-    assert (values["area"].tolist(), values["masks"]) == ([1, count - 1], [b"\x01", bytes([count - 1])])
+    assert (values["area"].tolist(), values["masks"]) == ([1, count - 1], [masks[1], masks[-1]])
     (remark,) = derived.remarks
     assert (remark.code, remark.feature) == ("H741", "boxes")
     assert remark.what == "6 boxes have no area or leave the image, and were left out"
@@ -213,3 +213,37 @@ def test_a_layout_is_a_value_that_survives_pickling():
     }
     assert layout.schema["labels"].range == (1, 4)
     assert detection(classes=()).schema["labels"].range == (1, 2**31 - 1)
+
+
+@pytest.mark.parametrize("labels", [[[1]], 1, "cat", [{}]])
+def test_labels_that_are_no_ids_are_refused_by_name(labels):
+    failure = refused(lambda: detection(classes=CLASSES).derive(row() | {"labels": labels}, "full"))
+    assert (failure.code, failure.location.feature) == ("E317", "labels")
+
+
+def test_boxes_of_eight_numbers_are_not_taken_for_two():
+    given = row(labels=(1, 4)) | {"boxes": [[1, 2, 3, 4, 5, 6, 7, 8]]}
+    failure = refused(lambda: detection(classes=CLASSES).derive(given, "full"))
+    assert (failure.code, failure.location.feature) == ("E306", "boxes")
+
+
+@pytest.mark.parametrize("kind", ["GIF", "WEBP"])
+def test_a_picture_that_readers_decode_to_four_dimensions_is_refused(kind):
+    given = row(image=encoded(kind=kind))
+    failure = refused(lambda: detection(classes=CLASSES).derive(given, "full"))
+    assert (failure.code, failure.location.feature) == ("E321", "image")
+
+
+def test_a_mask_of_another_size_than_its_image_is_refused():
+    given = row(masks=[encoded(10, 20, "PNG")])
+    failure = refused(lambda: detection(classes=CLASSES, masks=True).derive(given, "full"))
+    assert (failure.code, failure.location.feature, failure.found) == ("E336", "masks", "10 × 20")
+
+
+@pytest.mark.parametrize("box", [(0.99999999, 0.1, 1.0, 0.5), (0.1, -5e-7, 0.5, -1e-7)])
+def test_a_box_that_has_no_area_once_it_is_stored_is_left_out(box):
+    given = row() | {"boxes_normalised": np.array([box]), "labels": [1]}
+    derived = detection(classes=CLASSES).derive(given, "full")
+    assert (len(derived.values["boxes"]), [remark.code for remark in derived.remarks]) == (0, ["H741"])
+    failure = refused(lambda: detection(classes=CLASSES, bad_boxes="refuse").derive(given, "full"))
+    assert (failure.code, failure.what) == ("E368", "box 0 has no area")

@@ -206,3 +206,17 @@ def test_places_with_nothing_to_read_are_refused(table, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["rekord.sources.boxes_csv"], "MOST_CSV_BYTES", 4)
     failure = refused(boxes_csv(table(HEADER)).facts)
     assert (failure.code, failure.location.path) == ("X534", str(path))
+
+
+@pytest.mark.parametrize(
+    ("classes", "ids"), [(["1", "10", "2"], [1, 10, 2]), (["0", "10"], [1, 11]), (["3", "007"], [2, 1])]
+)
+def test_classes_that_are_numbers_keep_them_as_ids(table, classes, ids):
+    source = boxes_csv(table(HEADER + "".join(f"a.jpg,10,8,{one},1,2,3,4\n" for one in classes)))
+    (row,) = rows(source)
+    assert (row.values["labels"].tolist(), row.values["class_names"]) == (ids, classes)
+
+
+def test_digits_that_only_python_joins_are_no_number(table):
+    failure = bad(rows(boxes_csv(table(HEADER + "a.jpg,10,8,cat,1_0,2,30,4\n")))[0])
+    assert (failure.code, failure.location.line, failure.found) == ("E374", 2, "'1_0'")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import rekord as rk
 from rekord.errors import RekordError
 from rekord.sources.coco import coco
 
@@ -531,3 +532,11 @@ def test_the_size_of_an_image_is_not_believed_beyond_reason(tmp_path, height):
     path = put_json(tmp_path / "x.json", [image(1, "a.jpg", height=height)], [outlined])
     (row,) = rows(coco(path, masks=True))
     assert (bad(row).code, bad(row).location.path) == ("E375", str(path))
+
+
+def test_masks_that_were_asked_for_are_written(tmp_path):
+    square = [[1, 1, 3, 1, 3, 3, 1, 3]]
+    masks_of(tmp_path, square)
+    dataset = rk.write(coco(tmp_path / "x.json", masks=True), tmp_path / "out", progress=False, workers=1)
+    (batch,) = dataset["train"].batches(1)
+    assert pixels(batch["masks"][0][0])[1] == [0, 1, 1, 0, 0]

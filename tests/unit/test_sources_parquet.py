@@ -332,3 +332,33 @@ def test_a_polars_frame_is_read_through_arrow():
     )
     assert rows(source) == [{"n": 1, "t": "x", "l": [1]}, {"n": None, "t": "y", "l": []}]
     assert refusal(lambda: polars([1])).code == "U605"
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "shape"),
+    [
+        (pa.list_view(pa.int64()), [[1, 2], None, [], [3]], (None,)),
+        (pa.large_list_view(pa.int64()), [[1, 2], None, [], [3]], (None,)),
+        (pa.list_view(pa.list_(pa.int64(), 2)), [[[1, 2]], [], [[3, 4], [5, 6]]], (None, 2)),
+        (pa.list_view(pa.string_view()), [["a"], ["b", "c"]], (None,)),
+        (pa.list_(pa.list_(pa.binary(2), 2)), [[], [[b"ab", b"cd"]]], (None, 2)),
+        (pa.list_(pa.list_(pa.binary(2), 1), 2), [[[b"ab"], [b"cd"]]], (2, 1)),
+    ],
+)
+def test_lists_of_every_form_come_with_the_values_that_the_table_has(tmp_path, kind, values, shape):
+    table = pa.table({"c": pa.array([*values, *values], kind)})
+    source = arrow(table.slice(1))  # views and lists that do not begin at the buffers' beginning
+    assert source.facts().schema["c"].shape == shape
+    found = pa.concat_arrays([chunk.values.column(0) for chunk in chunks(source)])
+    found.validate(full=True)
+    assert found.to_pylist() == [*values[1:], *values]
+    dataset = rk.write(source, tmp_path / "out", progress=False, workers=1)
+    assert sum(len(batch["c"]) for batch in dataset["train"].batches(2)) == 2 * len(values) - 1
+
+
+def test_views_of_lists_may_lie_in_any_order():
+    views = pa.ListViewArray.from_arrays(
+        pa.array([2, 0], pa.int32()), pa.array([1, 2], pa.int32()), pa.array([1, 2, 3])
+    )
+    (chunk,) = chunks(arrow(pa.table({"c": views})))
+    assert chunk.values.column(0).to_pylist() == [[3], [1, 2]]

@@ -266,3 +266,9 @@ def test_places_with_nothing_to_read_are_refused(tmp_path):
         failure = refused(voc(path).facts)
         assert (failure.code, failure.location.path) == (code, str(path))
     assert refused(lambda: voc(3)).code == "U605"
+
+
+def test_digits_that_only_python_joins_are_no_number(tmp_path):
+    put_pair(tmp_path, "a", an_object(box=("1_0", 2, 30, 4)))
+    failure = bad(rows(voc(tmp_path))[0])
+    assert (failure.code, failure.found) == ("E369", "'1_0'")

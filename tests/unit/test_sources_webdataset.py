@@ -328,3 +328,9 @@ def test_the_example_of_a_page_is_what_is_said(tmp_path, monkeypatch, code, name
     failure = read(webdataset(name))[-1].values
     assert failure.code == code
     assert f"```text\n{failure.message}\n```" in page(code)
+
+
+@pytest.mark.parametrize(("name", "data"), [("a.cls", b"1_0"), ("a.json", b'{"n": {"b": 1, "b": 2}}')])
+def test_a_member_is_not_read_as_something_else_than_is_written(tmp_path, name, data):
+    failure = refused(tmp_path / "x.tar", [(name, data)])
+    assert (failure.code, failure.location.row) == ("E377", 0)

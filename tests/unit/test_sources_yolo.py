@@ -268,3 +268,38 @@ def test_places_with_nothing_to_read_are_refused(tmp_path):
     for path, code in ((tmp_path / "none", "X501"), (tmp_path / "empty", "X532"), (tmp_path, "X532")):
         failure = refused(yolo(path).facts)
         assert (failure.code, failure.location.path) == (code, str(path))
+
+
+@pytest.mark.parametrize(
+    ("shape", "points"),
+    [("[2, 2]", "0.4 0.4 0.6 0.6"), ("[2, 3]", "0.4 0.4 2 0 0 0"), ("\n  - 2\n  - 2", "0.1 0.1 0.9 0.9")],
+)
+def test_keypoints_are_not_taken_for_an_outline(tmp_path, shape, points):
+    put_image(tmp_path / "images" / "a.jpg")
+    put(tmp_path, "labels/a.txt", f"0 0.5 0.5 0.25 0.5 {points}\n")
+    put(tmp_path, "data.yaml", f"kpt_shape: {shape}\nnames: [cat]\n")
+    (row,) = rows(yolo(tmp_path))
+    assert row.values["boxes_normalised"].tolist() == [[0.375, 0.25, 0.625, 0.75]]
+
+
+def test_a_line_with_other_keypoints_than_the_yaml_says_is_refused_by_line(tmp_path):
+    put_image(tmp_path / "images" / "a.jpg")
+    put(tmp_path, "labels/a.txt", "0 0.5 0.5 0.25 0.5 0.1 0.1\n")
+    put(tmp_path, "data.yaml", "names: [cat]\nkpt_shape: [2, 2]\n")
+    failure = bad(rows(yolo(tmp_path))[0])
+    assert (failure.code, failure.location.line) == ("E372", 1)
+    assert failure.location.path.endswith("labels/a.txt")
+
+
+def test_a_kpt_shape_that_cannot_be_read_is_refused_by_line(tmp_path):
+    put_image(tmp_path / "images" / "a.jpg")
+    put(tmp_path, "labels/a.txt", "0 0.5 0.5 0.25 0.5\n")
+    put(tmp_path, "data.yaml", "names: [cat]\nkpt_shape: many\n")
+    failure = refused(lambda: yolo(tmp_path).facts())
+    assert (failure.code, failure.location.line) == ("X533", 2)
+
+
+@pytest.mark.parametrize("line", ["1_0 0.5 0.5 0.2 0.2", "0 0.5 0.5 0.2_5 0.2"])
+def test_digits_that_only_python_joins_are_no_number(one, line):
+    failure = bad(rows(one(line))[0])
+    assert (failure.code, failure.location.line) == ("E372", 1)

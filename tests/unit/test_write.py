@@ -249,6 +249,7 @@ def test_another_plan_does_not_replace_a_dataset(root: Path, tmp_path: Path, cha
     failure = refused(lambda: converted(NumberedFiles(str(root)), out, {"shuffle": True, **options}))
     assert (failure.code, failure.location.path) == ("U618", str(out))
     assert told in str(failure.found)
+    assert str(failure.found).endswith(" differs") == (change not in ("a file", "a schema"))
     assert tree(out) == before
     assert strays(out) == []
 
@@ -361,6 +362,72 @@ def test_an_interrupt_keeps_what_is_finished(
     outcome = converted(NumberedFiles(str(root)), out, options)
     assert outcome.resumed_shards == 1
     assert strays(out) == []
+
+
+def test_a_limit_asks_for_no_row_beyond_it(tmp_path: Path) -> None:
+    def rows() -> Any:
+        yield from ({"a": i} for i in range(3))
+        raise AssertionError("asked for a fourth row")
+
+    dataset = rk.write(
+        rows(), tmp_path / "out", schema=Schema({"a": Int64()}), limit=3, workers=1, progress=False
+    )
+    assert dataset["train"].to_arrow()["a"].to_pylist() == [0, 1, 2]
+
+
+# Room.
+
+
+@pytest.mark.parametrize("kind", ["spill", "tfrecord"])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_full_disk_is_not_kept_full_of_what_is_half_done(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, shuffle: bool
+) -> None:
+    cut_small(monkeypatch)
+    never_wait_for_disks(monkeypatch)
+    options = {"shuffle": shuffle, "shards": 2}
+    storage = FaultyStorage()
+    converted(NumberedFiles(str(root)), tmp_path / "whole" / "data", options, storage)
+    writes = [
+        i
+        for i, step in enumerate(storage.operations, 1)
+        if step.name == "write" and f".{kind}." in os.path.basename(step.path)
+    ]
+    out = tmp_path / "out" / "data"
+    full = FaultyStorage(fail_at=writes[-1], fault="enospc")
+    failure = refused(lambda: converted(NumberedFiles(str(root)), out, options, full))
+    assert failure.code == "X504"
+    assert [path for path in out.parent.rglob("*") if path.suffix == ".tmp"] == []
+    converted(NumberedFiles(str(root)), out, options)
+    assert tree(out) == tree(tmp_path / "whole" / "data")
+
+
+@pytest.mark.parametrize("then", ["the same place", "another place", "no place"])
+def test_spills_elsewhere_go_when_their_conversion_does(root: Path, tmp_path: Path, then: str) -> None:
+    spills, other = tmp_path / "spills", tmp_path / "other"
+    out = tmp_path / "out" / "data"
+    interrupted(root, out, {"staging": spills})
+    assert len(os.listdir(spills)) == 1
+    places = {"the same place": spills, "another place": other, "no place": None}
+    options = {"staging": places[then], "seed": 3}
+    failure = refused(lambda: converted(NumberedFiles(str(root)), out, options))
+    assert (failure.code, failure.location.path) == ("U619", str(out))
+    assert "`seed`" in str(failure.found)
+    converted(NumberedFiles(str(root)), out, {**options, "fresh": True})
+    assert [path for place in (spills, other) if place.exists() for path in place.iterdir()] == []
+    assert strays(out) == []
+
+
+def test_a_note_of_spills_elsewhere_that_names_a_folder_of_somebody_is_not_believed(
+    root: Path, tmp_path: Path
+) -> None:
+    out, precious = tmp_path / "out" / "data", tmp_path / "precious"
+    interrupted(root, out, {})
+    precious.mkdir()
+    (precious / "file").write_text("mine")
+    (out.parent / strays(out)[0] / "spills").write_text(str(precious))
+    converted(NumberedFiles(str(root)), out, {"fresh": True})
+    assert (precious / "file").read_text() == "mine"
 
 
 # The pages of what is refused.

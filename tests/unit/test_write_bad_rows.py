@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
@@ -173,6 +174,30 @@ def test_a_map_function_that_raises_is_e380_at_its_row(tmp_path: Path) -> None:
     assert stored == [10 // (i - 7) for i in range(10) if i != 7]
 
 
+def test_a_map_function_that_yields_rows_and_then_raises_is_e380_at_its_row(tmp_path: Path) -> None:
+    def broken(row: Any) -> Any:
+        yield row
+        if row["a"] == 3:
+            raise ValueError("boom")
+
+    rows = [{"a": i} for i in range(10)]
+    with pytest.raises(rk.EncodeError) as caught:
+        rk.write(rows, tmp_path / "out", schema=SCHEMA, map=broken, workers=1, progress=False)
+    assert (caught.value.code, caught.value.location.row) == ("E380", 3)
+    assert caught.value.found == "ValueError: boom"
+    made = rk.write(
+        rows,
+        tmp_path / "out",
+        schema=SCHEMA,
+        map=broken,
+        on_bad_row="reject",
+        max_rejects=1,
+        workers=1,
+        progress=False,
+    )
+    assert made["train"].to_arrow()["a"].to_pylist() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
 @pytest.mark.parametrize("made", [3, "text", [{"a": 1}, 5], {"a"}])
 def test_a_map_function_that_returns_no_rows_is_e380(tmp_path: Path, made: Any) -> None:
     failure = refused(
@@ -242,3 +267,30 @@ def test_a_row_that_an_earlier_run_rejected_stops_the_run_that_is_to_stop(tmp_pa
         rk.write(rows, tmp_path / "data", schema=schema, progress=False)
     assert (caught.value.code, caught.value.location.row) == ("E303", 3)
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("most", [-1, float("nan"), "1", None, True])
+def test_a_limit_of_rejects_is_a_number_from_0_on(tmp_path: Path, most: Any) -> None:
+    with pytest.raises(rk.UsageError) as caught:
+        rk.write([{"a": 1}], tmp_path / "out", max_rejects=most, progress=False)
+    assert caught.value.code == "U605"
+    assert "max_rejects" in str(caught.value)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_place_whose_name_is_no_utf8_is_written_from_and_to(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/in \xff"
+    os.makedirs(folder + b"/rose")
+    pixels = np.random.default_rng(1).integers(0, 256, (128, 128, 3), np.uint8)
+    for name in (b"0", b"1", b"2"):
+        Image.fromarray(pixels).save(
+            os.fsdecode(folder + b"/rose/" + name + b".png")
+        )  # large: left out of spills
+    with open(folder + b"/rose/2.png", "r+b") as file:
+        file.truncate(5000)
+    out = os.fsdecode(os.fsencode(tmp_path) + b"/out \xff")
+    source = rk.sources.image_folder(os.fsdecode(folder))
+    dataset = rk.write(source, out, on_bad_row="reject", max_rejects=1, workers=1, progress=False)
+    assert len(dataset["train"].to_arrow()) == 2
+    rejects = Path(out, ".rekord", "rejects.jsonl").read_bytes().splitlines()
+    assert [json.loads(line)["origin"]["path"] for line in rejects] == [f"{tmp_path}/in \\xff/rose/2.png"]

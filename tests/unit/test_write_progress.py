@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import rekord as rk
 from rekord.engines.journal import Staging
-from rekord.engines.progress import Counts, Tally
+from rekord.engines.progress import Counts, Tally, counted
 from rekord.verbs.progress import Progress, Step
 
 
@@ -169,3 +172,38 @@ def test_progress_may_be_closed_twice_and_used_after(tmp_path: Path) -> None:
     progress.phase("read", Staging(str(tmp_path)), 1)
     assert stream.getvalue() == ""
     assert os.listdir(tmp_path) == []
+
+
+def test_a_tally_that_cannot_be_kept_ends_nothing(tmp_path: Path) -> None:
+    # A page of a mapped file that the disk has no room for ends the process, as one beyond its end does.
+    program = (
+        "import os, sys\n"
+        "from rekord.engines.progress import Tally, counted\n"
+        "tally = Tally(sys.argv[1])\n"
+        "for name in os.listdir(sys.argv[1]): os.truncate(os.path.join(sys.argv[1], name), 0)\n"
+        "tally.rows(1, 2, 3)\n"
+        "print(counted(sys.argv[1]).rows)\n"
+        "for name in os.listdir(sys.argv[1]): os.unlink(os.path.join(sys.argv[1], name))\n"
+        "tally.rows(2, 3, 4)\n"
+        "print(os.listdir(sys.argv[1]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout.split()) == (0, ["1", "[]"])
+
+
+@pytest.mark.parametrize("source", ["list", "table"])
+def test_rows_are_counted_while_a_slow_function_makes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.setattr("rekord.engines.encoding._HEAR_SECONDS", 0.0)
+    seen: list[int] = []
+
+    def look(row: Any) -> Any:
+        seen.extend(counted(str(folder)).rows for folder in tmp_path.glob(".out.rekord-*"))
+        return row
+
+    rows: Any = [{"x": i} for i in range(20)]
+    if source == "table":
+        rows = pa.table({"x": list(range(20))})
+    rk.write(rows, tmp_path / "out", map=look, workers=1, progress=False)
+    assert seen[-1] == 20

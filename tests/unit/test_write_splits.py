@@ -197,3 +197,17 @@ def test_a_split_that_gets_no_row_is_there_and_empty(tmp_path: Path) -> None:
     converted([{"a": 1}], tmp_path / "data", {"split": {"train": 0.5, "val": 0.5}})
     dataset = rk.open(tmp_path / "data")
     assert sorted(len(dataset[name].to_arrow()) for name in dataset) == [0, 1]
+
+
+def test_a_text_that_looks_like_an_address_is_a_value_to_split_by(tmp_path: Path) -> None:
+    rows = [{"x": i, "who": "<object at 0x7f>" if i % 2 else "a"} for i in range(10)]
+    dataset = rk.write(
+        rows,
+        tmp_path / "out",
+        map=lambda row: row,
+        split={"train": 0.5, "val": 0.5},
+        split_by="who",
+        workers=1,
+        progress=False,
+    )
+    assert sum(len(split.to_arrow()) for split in dataset.splits.values()) == 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +42,7 @@ class BadRows:
             failure.location = replace(known, path=known.path or place.path, row=row, line=line)
         if not self.rejecting:
             raise failure
-        self._rejects.append(msgspec.json.encode({"origin": failure.location.to_dict(), **_said(failure)}))
+        self._rejects.append(_line({"origin": failure.location.to_dict(), **_said(failure)}))
 
     def remark(self, remark: Remark, place: Location) -> None:
         """Note something that is no error."""
@@ -51,7 +52,7 @@ class BadRows:
             "code": remark.code,
             "what": remark.what,
         }
-        self._remarks.append(msgspec.json.encode(document))
+        self._remarks.append(_line(document))
 
     def rejects_file(self) -> bytes:
         return b"".join([line + b"\n" for line in self._rejects])
@@ -63,3 +64,21 @@ class BadRows:
 def _said(failure: RekordError) -> dict[str, Any]:
     told = failure.to_dict()
     return {name: told[name] for name in ("error", "code", "what", "expected", "found", "likely", "do")}
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_as_utf8(document))
+
+
+def _as_utf8(value: Any) -> Any:
+    """A document whose texts JSON can hold: a name on the disk need not be UTF-8."""
+    if isinstance(value, dict):
+        return {name: _as_utf8(inner) for name, inner in value.items()}
+    if not isinstance(value, str):
+        return value
+    with suppress(UnicodeEncodeError):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return value.encode("utf-8", "backslashreplace").decode()

@@ -138,9 +138,10 @@ def _look_at_out(conversion: Conversion, staging: Staging) -> Outcome | None:
     if manifest.plan != conversion.plan.id:
         theirs = {"options": manifest.options, "schema": manifest.schema, "format": manifest.format}
         differs = conversion.plan.differences({**theirs, "source": _fingerprint(manifest, conversion)})
+        many = len(differs) > 1 or differs[0].startswith("the files")
         raise _taken(
             out,
-            f"a dataset of another plan: {', '.join(differs)} differ{'s' if len(differs) == 1 else ''}",
+            f"a dataset of another plan: {', '.join(differs)} {'differ' if many else 'differs'}",
             "--fresh (fresh=True) to write it anew, or another place",
         )
     if not is_parted(conversion.job.source):

@@ -90,6 +90,9 @@ def cut_split(
     by_records = rule.shards is not None
     whole = records if by_records else framed_bytes
     edges = [-(-m * whole // shards) for m in range(shards + 1)]
+    everywhere = tuple([piece for piece, _ in segments]) if shuffled else ()  # one for all: both may be many
+    starts = np.array([bucket.start_record if by_records else bucket.start_byte for bucket in buckets])
+    ends = starts + np.array([bucket.records if by_records else bucket.framed_bytes for bucket in buckets])
     out = []
     for m in range(shards):
         out.append(
@@ -100,19 +103,19 @@ def cut_split(
                 begin=edges[m],
                 end=edges[m + 1],
                 by_records=by_records,
-                buckets=tuple(_overlapping(buckets, edges[m], edges[m + 1], by_records=by_records)),
-                segments=tuple(piece for piece, _ in segments) if shuffled else (),
+                buckets=_overlapping(buckets, starts, ends, edges[m], edges[m + 1]),
+                segments=everywhere,
             )
         )
     return out
 
 
-def _overlapping(buckets: list[Bucket], begin: int, end: int, *, by_records: bool) -> list[Bucket]:
-    starts = [bucket.start_record if by_records else bucket.start_byte for bucket in buckets]
-    sizes = [bucket.records if by_records else bucket.framed_bytes for bucket in buckets]
-    first = int(np.searchsorted(np.array(starts) + np.array(sizes), begin, side="right")) if buckets else 0
-    last = int(np.searchsorted(starts, end)) if buckets else 0
-    return [bucket for bucket in buckets[first:last] if bucket.records]
+def _overlapping(
+    buckets: Sequence[Bucket], starts: Any, ends: Any, begin: int, end: int
+) -> tuple[Bucket, ...]:
+    first = int(np.searchsorted(ends, begin, side="right"))
+    last = int(np.searchsorted(starts, end))
+    return tuple([bucket for bucket in buckets[first:last] if bucket.records])
 
 
 def _segment_buckets(segments: Sequence[tuple[Slice, int]]) -> list[Bucket]:

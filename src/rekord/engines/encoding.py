@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -28,6 +29,8 @@ from rekord.sources.base import Chunk, Columns, Row, full_path
 _PIECE_BYTES = 8 << 20
 """How many bytes of frames are handed on at once."""
 
+_HEAR_SECONDS = 0.2
+
 _SPLIT = "split"  # the column of a source that knows splits
 
 
@@ -43,6 +46,8 @@ class Encoding:
         self._waiting_bytes = 0
         self._columns_as_rows = job.layout.looks or job.function is not None
         self.rows = 0
+        self.heard: Callable[[], None] | None = None  # called now and then while rows wait for their piece
+        self._hears_at = 0.0
 
     def pieces(self, chunks: Iterable[Chunk]) -> Iterator[Encoded]:
         """The rows of all chunks, in order."""
@@ -68,6 +73,10 @@ class Encoding:
 
     def _row(self, row: Row) -> None:
         self.rows += 1
+        # A function of the user may be slow, and a piece of small rows then takes minutes.
+        if self.heard is not None and (now := time.monotonic()) >= self._hears_at:
+            self._hears_at = now + _HEAR_SECONDS
+            self.heard()
         if isinstance(row.values, RekordError):
             self.bad.refuse(row.values, self._place(row))
             return
@@ -110,6 +119,8 @@ class Encoding:
         assert self._job.function is not None
         try:
             made = self._job.function(values)
+            if isinstance(made, Iterable) and not isinstance(made, (Mapping, str, bytes)):
+                made = list(made)  # here, since a generator fails only when it is asked
         except RekordError:
             raise
         except Exception as failure:
@@ -124,7 +135,7 @@ class Encoding:
             return []
         if isinstance(made, Mapping):
             return [made]
-        rows = list(made) if isinstance(made, Iterable) and not isinstance(made, (str, bytes)) else [made]
+        rows = made if isinstance(made, list) else [made]
         wrong = next((row for row in rows if not isinstance(row, Mapping)), None)
         if wrong is not None:
             raise error(
@@ -387,6 +398,8 @@ def _value_of(values: Mapping[str, Any], name: str) -> bytes:
         raise _no_value(None, name)
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
+    if isinstance(value, (str, bytes)):
+        return value_bytes(value)
     # A repr with an address in it would be another one in the next run.
     if isinstance(value, (Mapping, list, tuple, np.ndarray)) or " at 0x" in repr(value):
         raise _no_single_value(name)

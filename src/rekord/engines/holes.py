@@ -59,7 +59,7 @@ def _place_of(data: bytes, frame: memoryview) -> int:
     return found if _core.crc32c(inside) == _core.crc32c(data) else -1
 
 
-def fill_hole(path: str, hole: memoryview) -> bool:
+def fill_hole(path: bytes, hole: memoryview) -> bool:
     """Read the bytes of a file that a frame left out; False where there are not so many any more."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

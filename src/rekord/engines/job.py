@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+import numpy as np
 
 from rekord.dataset.manifest import shard_name
 from rekord.engines.splits import SplitRule
@@ -18,6 +22,10 @@ from rekord.sources.base import Facts, Source
 
 FORMAT = 1
 """Of the plan and the manifest; another number means other bytes."""
+
+_DEEPEST = 6  # how far the values that a function carries are followed
+
+_PLAIN = frozenset((str, bytes, int, float, complex, bool, type(None)))
 
 OnBadRow: TypeAlias = Literal["stop", "reject"]
 RowFunction: TypeAlias = (
@@ -142,22 +150,61 @@ def plan_of(job: Job, facts: Facts) -> Plan:
 def function_digest(function: Callable[..., Any]) -> str:
     """What a function does, as far as its own text and the values that it carries say."""
     digest = hashlib.sha256()
-    inner = inspect.unwrap(getattr(function, "func", function))
-    code = getattr(inner, "__code__", None)
-    try:
-        digest.update(inspect.getsource(inner).encode())
-    except (OSError, TypeError):
-        digest.update(code.co_code if code is not None else type(inner).__qualname__.encode())
-    bound = [
-        getattr(function, "args", None),
-        getattr(function, "keywords", None),
-        getattr(inner, "__defaults__", None),
-    ]
-    cells = [cell.cell_contents for cell in getattr(inner, "__closure__", None) or ()]
-    for value in (*bound, *cells):
-        # An address in a repr would make every run another plan.
-        text = repr(value)
-        digest.update(
-            text.encode("utf-8", "replace") if " at 0x" not in text else type(value).__qualname__.encode()
-        )
+    for text in _told(function, 0):
+        digest.update(f"{len(text)}:{text}".encode("utf-8", "backslashreplace"))
     return digest.hexdigest()[:16]
+
+
+def _told(value: Any, depth: int) -> Iterator[str]:
+    """A value in words that are the same in every run: no addresses, and no order of a set."""
+    if isinstance(value, CodeType):
+        yield value.co_code.hex()
+        # Numbers and names are not in the code itself: `x * 2` and `x * 3` differ only here.
+        yield from _told((value.co_names, value.co_consts), depth)
+        return
+    yield type(value).__qualname__
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, (set, frozenset)):
+        yield from sorted(["\0".join(_told(one, depth + 1)) for one in value])
+    elif isinstance(value, (list, tuple, dict)):
+        yield str(len(value))
+        members = [*value, *value.values()] if isinstance(value, dict) else value
+        if _PLAIN.issuperset(map(type, members)):
+            yield repr(value)  # at once: it may be a long list
+            return
+        for one in members:
+            yield from _told(one, depth + 1)
+    elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        # Its repr leaves out the middle.
+        yield f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    elif isinstance(value, partial):
+        yield from _told((value.func, value.args, value.keywords), depth + 1)
+    elif isinstance(value, MethodType):
+        yield from _told((value.__func__, value.__self__), depth + 1)
+    elif isinstance(value, FunctionType):
+        yield from _told_function(value, depth)
+    elif " at 0x" not in (text := repr(value)):
+        yield text
+    elif not isinstance(value, (type, ModuleType)):
+        # An object that says nothing of itself: what it is made of, and what its class does.
+        yield from _told((_source(type(value)), getattr(value, "__dict__", None)), depth + 1)
+
+
+def _told_function(function: FunctionType, depth: int) -> Iterator[str]:
+    inner = inspect.unwrap(function)
+    source = _source(inner)
+    yield from _told(inner.__code__ if source is None else source, depth)
+    cells = []
+    for cell in inner.__closure__ or ():
+        with suppress(ValueError):  # one that is empty yet
+            cells.append(cell.cell_contents)
+    carried = [one for one in cells if one is not function and one is not inner]
+    yield from _told((inner.__defaults__, inner.__kwdefaults__, carried), depth + 1)
+
+
+def _source(thing: Any) -> str | None:
+    try:
+        return inspect.getsource(thing)
+    except (OSError, TypeError):
+        return None

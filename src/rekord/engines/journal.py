@@ -3,6 +3,7 @@
     .NAME.rekord.lock            held by the process that writes OUT
     .NAME.rekord-<plan>/         beside OUT, on the same file system, named by the plan
       plan.json                  what the conversion is
+      spills                     where map/ is, if another disk holds it
       map/00003.spill            the frames of part 3
       map/00003.index            where each lies, its key and its index columns
       map/00003.rejects, .remarks
@@ -34,6 +35,7 @@ from rekord.storage.files import LOCAL, Storage, write_error
 
 _Done = TypeVar("_Done", bound=msgspec.Struct)
 _TEMPORARY = ".tmp"
+_ELSEWHERE = "spills"  # the file that says where they are when they are not in map/
 
 
 def read_bytes(storage: Storage, path: str) -> bytes:
@@ -81,6 +83,10 @@ class Staging:
         """Make the folders, and put away what killed tasks left half done."""
         ours = os.path.join(self.out, ".rekord")
         shards, index = os.path.join(self.folder, "shards"), os.path.join(ours, "index")
+        if self._is_elsewhere:
+            # First: whoever puts this staging away must know what else is its own.
+            self.storage.make_folder(self.folder)
+            self.write(os.path.join(self.folder, _ELSEWHERE), os.fsencode(os.path.abspath(self.spills)))
         for folder in (self.spills, shards, index, os.path.join(ours, "blocks")):
             self.storage.make_folder(folder)
         self.put_away(self.folder, self.spills, shards)
@@ -130,6 +136,10 @@ class Staging:
             file.write(data)
             if sync:
                 file.fsync()
+        except BaseException:
+            with suppress(RekordError):
+                self.storage.remove(temporary)
+            raise
         finally:
             file.close()
         self.storage.rename(temporary, path)
@@ -155,9 +165,13 @@ class Staging:
         except DatasetError:
             return -1
 
+    @property
+    def _is_elsewhere(self) -> bool:
+        return os.path.dirname(self.spills) != self.folder
+
     def remove(self) -> None:
         """Remove the folder and everything in it."""
-        if os.path.dirname(self.spills) != self.folder and exists(self.storage, self.spills):
+        if self._is_elsewhere and exists(self.storage, self.spills):
             remove_tree(self.storage, self.spills)
         if exists(self.storage, self.folder):
             remove_tree(self.storage, self.folder)
@@ -197,10 +211,20 @@ def stagings(out: str, storage: Storage) -> list[Staging]:
     parent, name = os.path.split(os.path.abspath(out))
     prefix = _prefix(name)
     return [
-        Staging(os.path.join(parent, entry.name), storage)
+        Staging(folder, storage, spills=_elsewhere(folder, storage))
         for entry in storage.list(parent)
         if entry.kind == "folder" and entry.name.startswith(prefix) and len(entry.name) == len(prefix) + 16
+        for folder in (os.path.join(parent, entry.name),)
     ]
+
+
+def _elsewhere(folder: str, storage: Storage) -> str | None:
+    """Where the spills of a staging are, if not in it."""
+    path = os.path.join(folder, _ELSEWHERE)
+    spills = os.fsdecode(read_bytes(storage, path)) if exists(storage, path) else ""
+    # What it names will be removed: nothing but a folder of ours has such a name.
+    ours = os.path.basename(spills).startswith(f"{os.path.basename(folder)}-")
+    return spills if ours and exists(storage, spills) else None
 
 
 def _prefix(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 import threading
@@ -26,19 +25,15 @@ class Tally:
     """What a thread has done. Nothing depends on it: a tally that cannot be kept is not kept."""
 
     def __init__(self, folder: str | None) -> None:
-        self._memory: mmap.mmap | None = None
+        self._path: str | None = None
         self._finished = [0, 0, 0, 0]
         self._current = [0, 0, 0, 0]
         if folder is None:
             return
-        with suppress(OSError, ValueError):
-            path = os.path.join(folder, f"{os.getpid()}-{threading.get_native_id()}.count")
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-            try:
-                os.truncate(descriptor, _COUNTS.size)
-                self._memory = mmap.mmap(descriptor, _COUNTS.size)
-            finally:
-                os.close(descriptor)
+        path = os.path.join(folder, f"{os.getpid()}-{threading.get_native_id()}.count")
+        with suppress(OSError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+            self._path = path
 
     def rows(self, rows: int, spilled_bytes: int, rejected: int) -> None:
         """How far the present part is."""
@@ -55,9 +50,17 @@ class Tally:
         self._current = [0, 0, 0, 0]
 
     def _publish(self) -> None:
-        if self._memory is not None:
-            sums = [a + b for a, b in zip(self._finished, self._current, strict=True)]
-            _COUNTS.pack_into(self._memory, 0, *sums)
+        if self._path is None:
+            return
+        sums = [a + b for a, b in zip(self._finished, self._current, strict=True)]
+        # Written and not mapped: on a full disk a write fails, where a mapped page would end the process. The file
+        # is not made again: the folder may be on its way out.
+        with suppress(OSError):
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(descriptor, _COUNTS.pack(*sums))
+            finally:
+                os.close(descriptor)
 
 
 def counted(folder: str) -> Counts:

@@ -40,7 +40,7 @@ def spill_serial(
     known: PartDone | None = None
     sink: SpillWriter | Digest | None = None
     try:
-        for piece in _pieces(job):
+        for piece in _pieces(job, tally):
             if sink is None:
                 known = finished(piece.part)
                 sink = new_spill(job, staging, piece.part) if known is None else Digest()
@@ -77,13 +77,19 @@ def serial_digests(job: Job) -> list[str]:
     return digests
 
 
-def _pieces(job: Job) -> Iterator[_Piece]:
+def _pieces(job: Job, tally: Tally | None = None) -> Iterator[_Piece]:
     """The rows of the source, cut into parts of about PART_BYTES; at least one part, and its last piece says so."""
     source: Any = job.source
     encoding = Encoding(job, BadRows(job.on_bad_row))
     part = 0
     before = 0
     part_bytes = 0
+
+    def tell() -> None:
+        if tally is not None:
+            tally.rows(encoding.rows - before, part_bytes, encoding.bad.rejected)
+
+    encoding.heard = tell
     for encoded in encoding.pieces(source.rows()):
         part_bytes += int(encoded.lengths.sum())
         last = part_bytes >= PART_BYTES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,7 @@ import pyarrow as pa
 from rekord import _core
 from rekord.engines.journal import Staging
 from rekord.engines.keys import Hashes
+from rekord.errors import RekordError
 from rekord.storage.files import Writable
 
 RUN_BYTES = 32 << 20
@@ -172,10 +175,12 @@ class SpillWriter:
         )
 
     def discard(self) -> None:
-        """Give up: whoever tries again begins with another file."""
+        """Give up: whoever tries again begins with another file, and may need the room that this one took."""
         if self._file is not None:
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
+            file.close()
+            with suppress(RekordError):
+                self._staging.storage.remove(self._temporary)
 
     def _write(self, frames: Any) -> None:
         assert self._file is not None
@@ -242,7 +247,9 @@ def index_batch(rows: Encoded, offsets: Ints) -> pa.RecordBatch:
             columns[name] = values
     arrays = {name: pa.array(values) for name, values in columns.items()}
     if rows.holes is not None:
-        arrays["hole"] = pa.array(rows.holes.paths, pa.string())
+        # As the system has them: a name on the disk need not be UTF-8.
+        paths = [None if path is None else os.fsencode(path) for path in rows.holes.paths]
+        arrays["hole"] = pa.array(paths, pa.large_binary())
         arrays["hole_at"] = pa.array(rows.holes.at)
         arrays["hole_bytes"] = pa.array(rows.holes.n_bytes)
     arrays |= {f"index:{name}": values for name, values in (rows.index or {}).items()}
@@ -263,7 +270,7 @@ def _index_file(batches: list[pa.RecordBatch]) -> Any:
 def read_index(path: str) -> pa.Table | None:
     """The index of a part, mapped and not read; None where it has no rows, or is not there whole."""
     try:
-        return pa.ipc.open_file(pa.memory_map(path)).read_all()
+        return pa.ipc.open_file(pa.memory_map(os.fsencode(path))).read_all()
     except (OSError, pa.ArrowInvalid):
         return None
 

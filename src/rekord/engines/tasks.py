@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -24,9 +25,10 @@ from rekord.engines.encoding import Encoding
 from rekord.engines.holes import fill_hole
 from rekord.engines.job import Job
 from rekord.engines.journal import Staging
+from rekord.engines.memory import LARGE_BYTES, give_back
 from rekord.engines.progress import Tally
 from rekord.engines.spill import PartDone, SpillWriter, needs_sorting, read_index
-from rekord.errors import DatasetError
+from rekord.errors import DatasetError, RekordError
 from rekord.records.compress import frame_sink
 from rekord.sources.base import Chunk, Part
 from rekord.storage.files import Readable
@@ -66,10 +68,15 @@ def spill_rows(job: Job, staging: Staging, number: int, chunks: Iterable[Chunk],
     bad = BadRows(job.on_bad_row)
     encoding = Encoding(job, bad)
     writer = new_spill(job, staging, number)
+
+    def tell() -> None:
+        tally.rows(encoding.rows, writer.spilled_bytes, bad.rejected)
+
+    encoding.heard = tell
     try:
         for piece in encoding.pieces(chunks):
             writer.add(piece)
-            tally.rows(encoding.rows, writer.spilled_bytes, bad.rejected)
+            tell()
         return finish_part(staging, number, writer, encoding.rows, bad)
     except BaseException:
         writer.discard()
@@ -89,6 +96,8 @@ def finish_part(staging: Staging, number: int, writer: SpillWriter, rows: int, b
         if lines:
             staging.write(staging.map_path(number, kind), lines)
     staging.write_done(staging.map_path(number, "done"), done)
+    if done.spill_bytes >= LARGE_BYTES:
+        give_back()
     return done
 
 
@@ -120,6 +129,11 @@ def write_shard(job: Job, staging: Staging, shard: Shard, tally: Tally) -> Shard
             columns.append(gathered.columns)
         sink.finish()
         file.fsync()
+    except BaseException:
+        # What is half done is of no use to anybody, and the disk may be full of it.
+        with suppress(RekordError):
+            staging.storage.remove(temporary)
+        raise
     finally:
         file.close()
         spills.close()
@@ -137,6 +151,8 @@ def write_shard(job: Job, staging: Staging, shard: Shard, tally: Tally) -> Shard
         blocks=blocks,
     )
     staging.write_done(staging.shard_done_path(shard.split, shard.number), done)
+    if file_bytes >= LARGE_BYTES:
+        give_back()
     return done
 
 
@@ -163,7 +179,8 @@ class _Spills:
         self._kind = kind
         self._files: dict[int, Readable] = {}
         self._indexes: dict[int, pa.Table] = {}
-        self._scratch = bytearray()
+        self._read = _Scratch()
+        self._gathered = _Scratch()
 
     def index(self, part: int) -> pa.Table:
         if part not in self._indexes:
@@ -172,8 +189,8 @@ class _Spills:
             self._indexes[part] = part_index(self._staging, part, self._kind)
         return self._indexes[part]
 
-    def read(self, part: int, begin: int, end: int) -> bytearray:
-        """These bytes of a spill."""
+    def read(self, part: int, begin: int, end: int) -> memoryview:
+        """These bytes of a spill, until the next call."""
         try:
             if part not in self._files:
                 if len(self._files) >= self._MOST_OPEN:
@@ -183,25 +200,35 @@ class _Spills:
             file.seek(begin)
         except DatasetError:
             raise SpillLost(part) from None
-        data = bytearray(end - begin)
-        view = memoryview(data)
+        view = self._read.of(end - begin)
         filled = 0
-        while filled < len(data):
+        while filled < len(view):
             count = file.readinto(view[filled:])
             if not count:
                 raise SpillLost(part)
             filled += count
-        return data
+        return view
 
     def scratch(self, n_bytes: int) -> memoryview:
-        """Memory that is used again at the next call: fresh pages cost more than what is done with them."""
-        if len(self._scratch) < n_bytes:
-            self._scratch = bytearray(n_bytes)
-        return memoryview(self._scratch)[:n_bytes]
+        """So much memory, until the next call."""
+        return self._gathered.of(n_bytes)
 
     def close(self) -> None:
         for file in self._files.values():
             file.close()
+
+
+class _Scratch:
+    """Memory that is used again: fresh pages cost more than what is done with them, and freed ones are not all given
+    back to the system."""
+
+    def __init__(self) -> None:
+        self._memory = bytearray()
+
+    def of(self, n_bytes: int) -> memoryview:
+        if len(self._memory) < n_bytes:
+            self._memory = bytearray(n_bytes + n_bytes // 4)
+        return memoryview(self._memory)[:n_bytes]
 
 
 class _Gathered:
@@ -293,7 +320,7 @@ def _bring(
         begin = int(offsets[at])
         until = int(np.searchsorted(ends, begin + _READ_BYTES, side="right"))
         until = max(at + 1, min(until, int(far[np.searchsorted(far, at, side="right")])))
-        data = memoryview(spills.read(part, begin, int(ends[until - 1])))
+        data = spills.read(part, begin, int(ends[until - 1]))
         stretch = slice(at, until)
         for row, offset, length, place in zip(
             range(at, until),

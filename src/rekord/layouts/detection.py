@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rekord.codec.looking import Picture, look_at_image
+from rekord.codec.looking import Picture, look_at_image, shown_format
+from rekord.codec.masks import same_size
 from rekord.errors import RekordError, error
 from rekord.layouts.base import Derived, Remark, Verify
 from rekord.location import Location
@@ -41,7 +42,7 @@ def detection(
 
     `classes` gives the names by id, or a list of names whose ids are 1, 2, …; the id 0 is the background's.
     `has` names what is known of every box beside its class: is_crowd, area, difficult, truncated, occluded,
-    group_of, view. `masks` adds a PNG for each box.
+    group_of, view. `masks` adds a PNG for each box, as large as the image.
 
     Boxes are divided by the size of the image itself, whatever the annotations say about it, and nothing is
     clipped beyond a rounding of a millionth. A box without an area, or one that leaves its image, is left out,
@@ -101,6 +102,7 @@ class Detection:
     def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
         """The stored row of an image with its boxes."""
         picture = look_at_image(_required(row, "image"), name="image", verify=verify)
+        _decodable(picture)
         remarks = [Remark(code, "image", what) for code, what in picture.remarks]
         boxes = _normalised(row, picture)
         labels = self._ids(row, len(boxes))
@@ -118,17 +120,22 @@ class Detection:
             "sha256": hashlib.sha256(picture.data).hexdigest(),
             "height": picture.height,
             "width": picture.width,
-            "boxes": np.clip(boxes[kept], 0, 1).astype(np.float32),
+            "boxes": _stored(boxes[kept]),
             "labels": labels[kept],
         }
         values["class_names"] = [self.names[number] for number in values["labels"].tolist()]
         for column in (*self.has, "masks") if self.masks else self.has:
             values[column] = _chosen(row, column, kept)
+        if self.masks:
+            _cover(picture, values["masks"])
         return Derived(values, tuple(remarks))
 
     def _ids(self, row: Mapping[str, Any], count: int) -> np.ndarray[Any, Any]:
         """The ids of a row's labels, which may be given by name."""
-        given = list(_required(row, "labels"))
+        labels = _required(row, "labels")
+        if isinstance(labels, str) or not np.iterable(labels):
+            raise self._no_class("E317", "is no list of class ids", labels)
+        given = list(labels)
         if len(given) != count:
             raise _wrong_count("labels", count, len(given))
         of_name = {name: number for number, name in self.classes}
@@ -140,7 +147,11 @@ class Detection:
                 ids.append(of_name[label])
             else:
                 number = label.item() if isinstance(label, np.generic) else label
-                if isinstance(number, bool) or number not in self.names:
+                if (
+                    isinstance(number, bool)
+                    or not isinstance(number, (int, float))
+                    or number not in self.names
+                ):
                     raise self._no_class("E317", "is no class id", number)
                 ids.append(int(number))
         return np.array(ids, np.int64)
@@ -169,7 +180,7 @@ def _normalised(row: Mapping[str, Any], picture: Picture) -> np.ndarray[Any, Any
         sides = np.ones(4)
     try:
         boxes = np.asarray(given, np.float64)
-        boxes = boxes.reshape(-1, 4) if boxes.ndim == 2 or boxes.size == 0 else boxes
+        boxes = boxes.reshape(-1, 4) if boxes.size == 0 else boxes
     except (TypeError, ValueError):
         boxes = np.zeros(1)
     if boxes.ndim != 2 or boxes.shape[1] != 4:
@@ -185,17 +196,48 @@ def _normalised(row: Mapping[str, Any], picture: Picture) -> np.ndarray[Any, Any
     return normalised
 
 
+def _decodable(picture: Picture) -> None:
+    # Of a GIF or a WebP TensorFlow makes four dimensions, which readers of these records do not take.
+    if picture.format not in ("jpeg", "png", "bmp"):
+        raise error(
+            "E321",
+            f"`image` is {shown_format(picture.format)}, which readers of TFOD's records do not decode",
+            location=Location(path=picture.path, feature="image"),
+            expected="JPEG, PNG or BMP",
+            found=shown_format(picture.format),
+            do="convert it to PNG, or write with schema= and rk.Image() instead of a layout",
+        )
+
+
+def _cover(picture: Picture, masks: Sequence[Any]) -> None:
+    """Each mask is as large as the image itself, whatever the annotations say about it."""
+    for mask in masks:
+        if isinstance(mask, (bytes, bytearray, memoryview)):
+            same_size(picture, look_at_image(mask, name="masks", verify="headers"), name="masks")
+
+
 def _inside(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Which boxes have an area and lie in their image; a box with a NaN does not."""
-    within = ((boxes >= -_ROUNDING) & (boxes <= 1 + _ROUNDING)).all(axis=1)
-    kept: np.ndarray[Any, Any] = within & (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+    """Which boxes lie in their image and have an area as they are stored; a box with a NaN does not."""
+    stored = _stored(boxes)
+    kept: np.ndarray[Any, Any] = _within(boxes) & (stored[:, 2:] > stored[:, :2]).all(axis=1)
     return kept
+
+
+def _within(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    within: np.ndarray[Any, Any] = np.all((boxes >= -_ROUNDING) & (boxes <= 1 + _ROUNDING), axis=1)
+    return within
+
+
+def _stored(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    stored: np.ndarray[Any, Any] = np.clip(boxes, 0, 1).astype(np.float32)
+    return stored
 
 
 def _bad_box(row: Mapping[str, Any], picture: Picture, boxes: np.ndarray[Any, Any], at: int) -> RekordError:
     names = row.get("box_names")
     whose = f"box {at}" if names is None else str(names[at])[:60]
-    flat = boxes[at, 2] <= boxes[at, 0] or boxes[at, 3] <= boxes[at, 1]
+    # One that is inside and was not kept has lost its area to float32.
+    flat = boxes[at, 2] <= boxes[at, 0] or boxes[at, 3] <= boxes[at, 1] or _within(boxes)[at]
     x0, y0, x1, y1 = _pixels(boxes[at], picture)
     return error(
         "E368",

@@ -55,6 +55,7 @@ class Listing:
     files: tuple[SourceFile, ...]
     classes: Mapping[int, str]  # names by id
     has: tuple[str, ...] = ()  # which values of a box all rows have, beside its class
+    masks: bool = False  # whether rows have the outlines of their boxes
     splits: tuple[str, ...] | None = None
     context: Any = None  # what every row needs; small, for it goes into every part
 
@@ -88,7 +89,7 @@ class Annotated(ABC):
             source_bytes=sum([file.size_bytes for file in listing.files]),
             splits=listing.splits,
             files=listing.files,
-            extra={"has": listing.has},
+            extra={"has": listing.has, "masks": listing.masks},
         )
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:

@@ -43,6 +43,8 @@ from rekord.sources.trees import given_path, is_picture
 
 MOST_CSV_BYTES = 2 << 30
 _MOST_PIXELS = 1e9
+_MOST_NUMBERED = 1 << 16
+_WHOLE = re.compile(r"0|[1-9]\d{0,9}")
 
 # The usual names of each column, folded: small letters and digits alone. The first that is there is taken.
 _NAMES = {
@@ -73,7 +75,8 @@ def boxes_csv(
     is an image without boxes.
 
     `images` is the folder of the images, guessed around the CSV where it is not given. Classes get ids from 1
-    in the order of their names' bytes; `label_map` gives ids by name instead. Coordinates are pixels, except
+    in the order of their names' bytes; where all are whole numbers these are the ids, or one less than them where
+    there is a 0. `label_map` gives ids by name instead. Coordinates are pixels, except
     where no number in the file is above 1 and some are fractions: then they are from 0 to 1.
     """
     place = given_path(path)
@@ -179,7 +182,7 @@ class BoxesCsv(Annotated):
             content = _Image(path, below(folder, found[0]), *group.size, group.split, tuple(group.boxes))
             entries.append(Entry(path, 0, found[1].st_size, content))
         classes = {box.name for group in groups.values() for box in group.boxes}
-        ids = classes_of(sorted(classes, key=os.fsencode), self.items)
+        ids = classes_of(_ordered(classes), self.items)
         return Listing(
             entries=in_order(entries),
             files=source_files(files),
@@ -334,6 +337,16 @@ def _are_normalised(groups: Iterable[_Group]) -> bool:
     return bool(sides) and max(sides) <= 1 and any(not side.is_integer() for side in sides)
 
 
+def _ordered(classes: set[str]) -> list[str]:
+    """Classes in the order of their ids. Numbers are ids already; where there is a 0, ids are one higher."""
+    if classes and all(_WHOLE.fullmatch(name) for name in classes):
+        numbers = sorted(map(int, classes))
+        if numbers[-1] < _MOST_NUMBERED:
+            return [str(number) for number in range(min(numbers[0], 1), numbers[-1] + 1)]
+        return [str(number) for number in numbers]
+    return sorted(classes, key=os.fsencode)
+
+
 def _folders(path: str) -> Sequence[str]:
     """Where the images of a CSV may lie, the likeliest place first."""
     folder = os.path.dirname(path) or "."
@@ -344,7 +357,7 @@ def _folders(path: str) -> Sequence[str]:
 
 def _number(text: str) -> float | None:
     try:
-        number = float(text)
+        number = float("" if "_" in text else text)  # to Python 1_0 is ten
     except ValueError:
         return None
     return number if abs(number) < _MOST_PIXELS else None

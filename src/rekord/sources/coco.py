@@ -155,6 +155,7 @@ class Coco(Annotated):
             files=source_files(files),
             classes=context.names,
             has=tuple([name for name, there in (("is_crowd", crowd), ("area", area)) if there]),
+            masks=self.masks,
             splits=ordered_splits(splits),
             context=context,
         )

@@ -38,8 +38,6 @@ class Limited:
     def rows(self) -> Iterator[Chunk]:
         left = self.limit
         for chunk in self._all():
-            if not left:
-                return
             if isinstance(chunk, Row):
                 left -= 1
                 yield chunk
@@ -47,6 +45,9 @@ class Limited:
                 kept = min(left, chunk.rows)
                 left -= kept
                 yield _first(chunk, kept)
+            # Before the next one is asked for: it may take long, or be the one that fails.
+            if not left:
+                return
 
     def _all(self) -> Iterator[Chunk]:
         source: Any = self.source

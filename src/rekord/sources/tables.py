@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Text
@@ -76,7 +78,19 @@ def column_of(batch: Any, column: TableColumn) -> Any:
         array = array.flatten()[array.type.get_field_index(name)]
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
+    if _is_list_view(array.type):
+        array = _in_order(array)
     return array if column.convert is None else array.cast(column.convert)
+
+
+def _in_order(views: Any) -> Any:
+    """Lists that may lie in any order, as lists one after another; Arrow's own cast gets their offsets wrong."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    lengths = compute.list_value_length(views).fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    return pa.LargeListArray.from_arrays(pa.array(offsets), views.flatten(), mask=views.is_null())
 
 
 def rows_at_once(rows: int, size_bytes: int) -> int:
@@ -123,11 +137,10 @@ def _feature(name: str, kind: Any, path: str | None) -> tuple[Feature, Any]:
     shape, inner = _list_shape(kind)
     if shape and (_is_number(inner) or ((len(shape) == 1 and _is_text(inner)) or _is_bytes(inner))):
         convert = None
-        if str(inner).endswith("_view") or pa.types.is_fixed_size_binary(inner) or "list_view" in str(kind):
-            simple = (
-                pa.large_string() if _is_text(inner) else pa.large_binary() if _is_bytes(inner) else inner
-            )
-            convert = pa.large_list(simple) if shape == (None,) else pa.list_(simple, shape[0])
+        if str(inner).endswith("_view") or pa.types.is_fixed_size_binary(inner):
+            convert = pa.large_string() if _is_text(inner) else pa.large_binary()
+            for dimension in reversed(shape):
+                convert = pa.large_list(convert) if dimension is None else pa.list_(convert, dimension)
         if _is_number(inner):
             return _number(inner, shape), convert
         return (Text(shape=shape) if _is_text(inner) else Bytes(shape=shape)), convert
@@ -149,7 +162,7 @@ def _list_shape(kind: Any) -> tuple[tuple[int | None, ...], Any]:
     while len(shape) < _MOST_LEVELS:
         if pa.types.is_fixed_size_list(kind):
             shape.append(kind.list_size)
-        elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or "list_view" in str(kind)[:16]:
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or _is_list_view(kind):
             shape.append(None)
         else:
             break
@@ -171,6 +184,10 @@ def _is_number(kind: Any) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _is_list_view(kind: Any) -> bool:
+    return "list_view" in str(kind)[:16]
 
 
 def _is_text(kind: Any) -> bool:

@@ -138,7 +138,7 @@ def _object(node: _Node, path: str) -> Object:
     for side in _SIDES:
         text = box.said(side)
         try:
-            sides.append(float(text or ""))
+            sides.append(float(text if text and "_" not in text else ""))  # to Python 1_0 is ten
         except ValueError:
             sides.append(float("nan"))
         if not abs(sides[-1]) < _MOST_PIXELS:

@@ -288,7 +288,7 @@ def _decoded(path: str, member: _Member, kind: str, column: str) -> dict[str, An
         if kind == "npy":
             return {column or "npy": _array(member.data)}
         if kind == "json":
-            document = json.loads(member.data)
+            document = json.loads(member.data, object_pairs_hook=_object)
             if not isinstance(document, dict):
                 return {column or "json": document}
             return flat_row({column: document} if column else document, 0, None)
@@ -301,10 +301,17 @@ def _decoded(path: str, member: _Member, kind: str, column: str) -> dict[str, An
     return {column or kind: member.data}
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object with the same name twice")
+    return found
+
+
 def _whole(data: bytes) -> int:
     text = data[:64].decode("utf-8").strip()
     try:
-        if len(data) > 64:
+        if len(data) > 64 or "_" in text:  # to Python 1_0 is ten
             raise ValueError
         return int(text)
     except ValueError:

@@ -37,7 +37,7 @@ from rekord.sources.annotated import (
 )
 from rekord.sources.base import SourceFile
 from rekord.sources.trees import folder_path, given_path, pictures_below, stem
-from rekord.sources.yolo_names import class_names
+from rekord.sources.yolo_names import class_names, keypoint_numbers
 from rekord.storage.files import LOCAL
 
 # Texts that lie in the folders of labels and are none.
@@ -59,7 +59,8 @@ def yolo(path: str | os.PathLike[str], *, label_map: str | os.PathLike[str] | No
     Names of classes come from a yaml file with `names:`, `classes.txt` or a `.names` file; where there is none,
     the numbers are the names. Class 0 gets the id 1, and so on: detection keeps 0 for the background;
     `label_map` gives ids by name instead. Rows have `boxes_normalised`, from 0 to 1. A line with more than two
-    points is an outline, and its box is what encloses it. An edge that leaves the image by no more than the
+    points is an outline, and its box is what encloses it; where the yaml file has a `kpt_shape`, what follows a
+    box are keypoints, which are not read. An edge that leaves the image by no more than the
     rounding of the written digits is put back on the border.
     """
     return Yolo(given_path(path), label_items(label_map))
@@ -82,6 +83,7 @@ class _Bad(NamedTuple):
 class _Context(NamedTuple):
     names: tuple[str, ...] | None  # by number; None where the numbers are the names
     ids: dict[str, int]
+    keypoints: int | None  # numbers that follow every box
 
 
 @dataclass(eq=False)
@@ -121,7 +123,8 @@ class Yolo(Annotated):
             facts = file_facts(name_file)
             if facts is not None:
                 files[os.path.relpath(name_file, self.root).replace(os.sep, "/")] = facts
-        known = names if names is not None else self._numbers(entries)
+        keypoints = keypoint_numbers(self.root)
+        known = names if names is not None else self._numbers(entries, keypoints)
         ids = classes_of(known, self.items)
         return Listing(
             entries=in_order(entries),
@@ -130,7 +133,7 @@ class Yolo(Annotated):
             splits=ordered_splits(
                 [entry.content.split for entry in entries if isinstance(entry.content, _Pair)]
             ),
-            context=_Context(names, ids),
+            context=_Context(names, ids, keypoints),
         )
 
     def _entries(
@@ -158,19 +161,19 @@ class Yolo(Annotated):
                 entries.append(Entry(path, 0, 0, _Bad("orphan", path, "")))
         return entries, files
 
-    def _numbers(self, entries: list[Entry]) -> tuple[str, ...]:
+    def _numbers(self, entries: list[Entry], keypoints: int | None) -> tuple[str, ...]:
         """The numbers of all classes up to the greatest one in any label file, as names."""
         most = -1
         for entry in entries:
             if isinstance(entry.content, _Pair) and entry.content.labels is not None:
                 try:
-                    for one in self._lines(entry.content.labels):
+                    for one in self._lines(entry.content.labels, keypoints):
                         most = max(most, one.number)
                 except RekordError:
                     continue  # its row will say so
         return tuple([str(number) for number in range(most + 1)])
 
-    def _lines(self, labels: str) -> Iterator[_Line]:
+    def _lines(self, labels: str, keypoints: int | None) -> Iterator[_Line]:
         path = self.place(labels)
         data = read_whole(os.path.join(self.root, labels), MOST_LABEL_BYTES, "E372")
         try:
@@ -181,14 +184,15 @@ class Yolo(Annotated):
             raise _bad_line(path, line, "a label file is not UTF-8", found) from None
         for line, words in enumerate(text.split("\n"), 1):
             if words.strip():
-                yield _line(words.split(), path, line)
+                yield _line(words.split(), path, line, keypoints)
 
     def row(self, entry: Entry, context: _Context) -> dict[str, Any]:
         content = entry.content
         if isinstance(content, _Bad):
             raise self._refused(content)
         boxes, labels, names, whose = [], [], [], []
-        for one in self._lines(content.labels) if content.labels is not None else ():
+        lines = () if content.labels is None else self._lines(content.labels, context.keypoints)
+        for one in lines:
             at = Location(path=self.place(content.labels), line=one.line)
             if context.names is not None and one.number >= len(context.names):
                 raise no_class("a box", one.number, f"a class from 0 to {len(context.names) - 1}", at)
@@ -232,9 +236,16 @@ class _Line(NamedTuple):
     box: tuple[float, float, float, float]
 
 
-def _line(words: list[str], path: str, line: int) -> _Line:
-    """One object: `class cx cy w h`, or `class x y x y x y …` for an outline."""
+def _line(words: list[str], path: str, line: int, keypoints: int | None = None) -> _Line:
+    """One object: `class cx cy w h`, or `class x y x y x y …` for an outline.
+
+    With keypoints it is always a box, and so many numbers follow: taken for an outline, they would be another box.
+    """
+    if keypoints is not None and len(words) == 5 + keypoints:
+        words = words[:5]
     try:
+        if any("_" in word for word in words):  # to Python 1_0 is ten
+            raise ValueError
         number, values = float(words[0]), [float(word) for word in words[1:]]
     except ValueError:
         raise _bad_line(
@@ -242,7 +253,7 @@ def _line(words: list[str], path: str, line: int) -> _Line:
         ) from None
     if not number.is_integer() or not 0 <= number < _MOST_CLASSES:
         raise _bad_line(path, line, "a line of a label file begins with no class", words[0])
-    if len(values) != 4 and (len(values) < 6 or len(values) % 2):
+    if len(values) != 4 and (keypoints is not None or len(values) < 6 or len(values) % 2):
         likely = "the sixth number is a confidence: these are predictions" if len(values) == 5 else None
         raise _bad_line(
             path,

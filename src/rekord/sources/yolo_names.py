@@ -13,6 +13,10 @@ from rekord.storage.files import LOCAL
 
 _MOST_BYTES = 4 << 20
 _MOST_CLASSES = 1 << 20
+_KEYPOINTS = re.compile(
+    r"^kpt_shape[ \t]*:\s*(?:\[\s*(\d{1,4})\s*,\s*([23])\s*\]|-\s*(\d{1,4})\s*\n\s*-\s*([23])\b)",
+    re.MULTILINE,
+)
 _PAIR = re.compile(r"""^(["']?)(\d{1,7})\1\s*:\s*(.*)$""")
 
 
@@ -37,6 +41,31 @@ def class_names(root: str) -> tuple[tuple[str, ...] | None, str | None]:
         _check(names, path)
         return names, path
     return None, None
+
+
+def keypoint_numbers(root: str) -> int | None:
+    """How many numbers of keypoints follow every box; None where no yaml file says that there are any."""
+    for path in _candidates(root):
+        if not path.lower().endswith((".yaml", ".yml")):
+            continue
+        text = read_whole(path, _MOST_BYTES, "X533").decode("utf-8-sig", "replace")
+        begin = re.search(r"^kpt_shape\s*:", text, re.MULTILINE)
+        if begin is None:
+            continue
+        found = _KEYPOINTS.search(text)
+        if found is None:
+            line = text.count("\n", 0, begin.start()) + 1
+            raise error(
+                "X533",
+                "`kpt_shape` cannot be read",
+                location=Location(path=path, line=line),
+                expected="how many keypoints, and 2 or 3 numbers of each: `kpt_shape: [17, 3]`",
+                found=text[begin.start() :].split("\n", 1)[0][:60],
+                do="mend the line, or take it out where labels have no keypoints",
+            )
+        count, each = [int(number) for number in found.groups() if number is not None]
+        return count * each
+    return None
 
 
 def _candidates(root: str) -> Iterator[str]:

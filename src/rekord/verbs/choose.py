@@ -112,7 +112,11 @@ def layout_for(source: Source, facts: Facts, name: str | None, masks: MaskOption
             colours=colours,
             optional_masks=bool(facts.extra.get("optional_masks")),
         )
-    return detection(classes=_by_id(facts), has=tuple(facts.extra.get("has", ())))
+    return detection(
+        classes=_by_id(facts),
+        has=tuple(facts.extra.get("has", ())),
+        masks=bool(facts.extra.get("masks")),
+    )
 
 
 def _by_id(facts: Facts) -> dict[int, str]:

@@ -88,7 +88,7 @@ def prepare(
         shards=None if shards is None else _whole("shards", shards, least=1, most=99_999),
     )
     name = checked_compression(compression)
-    if not isinstance(max_rejects, (int, float)) or isinstance(max_rejects, bool) or max_rejects < 0:
+    if not isinstance(max_rejects, (int, float)) or isinstance(max_rejects, bool) or not max_rejects >= 0:
         raise _refused(
             "max_rejects", max_rejects, "a share of the rows below 1, or a number of them", "max_rejects=0.01"
         )
@@ -235,7 +235,10 @@ def byte_count(size: object, *, name: str) -> int:
     by_case = {known.lower(): known for known in _UNITS}
     if match is None or unit.lower() not in by_case or float(match[1]) <= 0:
         raise _refused(name, size, "a size such as 128MB (10^6) or 1GiB (2^30)", f'{name}="128MB"')
-    return max(1, int(float(match[1]) * _UNITS[by_case[unit.lower()]]))
+    n_bytes = float(match[1]) * _UNITS[by_case[unit.lower()]]
+    if n_bytes >= 2**63:
+        raise _refused(name, size, "a size that a file can have, such as 128MB", f'{name}="128MB"')
+    return max(1, int(n_bytes))
 
 
 def _workers(workers: int | None) -> int:
