@@ -18,7 +18,7 @@ from rekord.errors import DataError, FormatError, RekordError, error
 
 if TYPE_CHECKING:
     from rekord.dataset.manifest import Manifest
-    from rekord.engines.convert import Conversion, Outcome
+    from rekord.engines.conversion import Conversion, Outcome
 
 _DO = "rekord write --help"
 _ABOUT_ROWS = ("X510", "X514")

@@ -13,31 +13,27 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
-import cloudpickle
 import msgspec
 import pyarrow as pa
 
 from rekord import _core
-from rekord.dataset.manifest import Manifest, manifest_path, read_manifest
+from rekord.engines.conversion import Conversion, Outcome, Watch
 from rekord.engines.cut import Shard, cut_split
-from rekord.engines.job import Job, Plan
-from rekord.engines.journal import Lock, Staging, exists, open_staging, read_bytes, remove_tree, stagings
+from rekord.engines.elsewhere import map_elsewhere, packed, shard_elsewhere
+from rekord.engines.journal import Lock, Staging, open_staging, read_bytes
 from rekord.engines.local import Workers
+from rekord.engines.place import links_followed, look_at_out, look_at_stagings
 from rekord.engines.progress import Tally
 from rekord.engines.publish import (
     REJECTS,
-    Companions,
-    clear_older,
     manifest_of,
-    rows_digest,
     show,
     write_companions,
 )
-from rekord.engines.serial import serial_digests, spill_serial
+from rekord.engines.serial import spill_serial
 from rekord.engines.spill import PartDone
 from rekord.engines.stratify import Edges, edges_of, resplit
 from rekord.engines.tasks import (
@@ -48,10 +44,10 @@ from rekord.engines.tasks import (
     part_index,
     write_shard,
 )
-from rekord.errors import DatasetError, RekordError, error
+from rekord.errors import DatasetError, error
 from rekord.location import Location
 from rekord.sources.base import PART_BYTES, Part, is_parted
-from rekord.storage.files import LOCAL, Storage
+from rekord.storage.files import LOCAL
 
 _LEAST_PART_BYTES = 4 << 20
 _PARTS = 16
@@ -61,138 +57,19 @@ _SMALL_BYTES = 4096
 """Of a record: below this, its handling costs more than its bytes."""
 
 
-class Watch(Protocol):
-    """Whoever wants to know how far a conversion is."""
-
-    def phase(self, name: str, staging: Staging, total: int | None) -> None:
-        """A step begins: "read" counts rows, "write" bytes; `total` of them, where that is known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a conversion ended."""
-
-    manifest: Manifest
-    rejects: str | None  # where bad rows are listed
-    remarks: str | None
-    resumed_shards: int
-    nothing_to_do: bool = False
-    left: str | None = None  # a folder with files that were in the older dataset and are not ours
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversion:
-    """A job, and where it goes."""
-
-    job: Job
-    plan: Plan
-    out: str
-    version: str
-    companions: Companions
-    workers: int = 1
-    rows: int | None = None  # how many the source has, where that is known
-    source_bytes: int = 0  # of all its files
-    spills: str | None = None
-    fresh: bool = False
-    storage: Storage = LOCAL
-
-
 def convert(conversion: Conversion, watch: Watch | None = None) -> Outcome:
     """Run a conversion, or what is left of it."""
     storage = conversion.storage
     storage.make_folder(os.path.dirname(os.path.abspath(conversion.out)))
-    conversion = _links_followed(conversion)
+    conversion = links_followed(conversion)
     with Lock(conversion.out):
         staging = open_staging(conversion.out, conversion.plan.id, storage, spills=conversion.spills)
-        complete = _look_at_out(conversion, staging)
+        complete = look_at_out(conversion, staging)
         if complete is not None:
             return complete
-        _look_at_stagings(conversion, staging)
+        look_at_stagings(conversion, staging)
         staging.prepare(conversion.plan.to_json())
         return _Run(conversion, staging, watch).run()
-
-
-def _links_followed(conversion: Conversion) -> Conversion:
-    """Where the place is a link it stays one: what it leads to is written, and staged beside that."""
-    parent, name = os.path.split(os.path.abspath(conversion.out))
-    real = conversion.storage.real(os.path.join(parent, name))
-    if real == os.path.join(conversion.storage.real(parent), name):
-        return conversion
-    return replace(conversion, out=real)
-
-
-def _look_at_out(conversion: Conversion, staging: Staging) -> Outcome | None:
-    """What is at the place already: nothing, the dataset itself, or a reason to stop."""
-    storage, out = conversion.storage, conversion.out
-    if not exists(storage, out):
-        return None
-    if storage.stat(out).kind != "folder":
-        raise _taken(out, "a file", "choose another place")
-    if not storage.list(out) or conversion.fresh:
-        if not storage.list(out) or exists(storage, manifest_path(out)):
-            return None
-        raise _taken(out, "a folder that no rekord manifest describes", "choose another place")
-    if not exists(storage, manifest_path(out)):
-        raise _taken(out, "a folder with other files", "choose another place, or an empty folder")
-    manifest = read_manifest(out, storage)
-    if manifest.plan != conversion.plan.id:
-        theirs = {"options": manifest.options, "schema": manifest.schema, "format": manifest.format}
-        differs = conversion.plan.differences({**theirs, "source": _fingerprint(manifest, conversion)})
-        many = len(differs) > 1 or differs[0].startswith("the files")
-        raise _taken(
-            out,
-            f"a dataset of another plan: {', '.join(differs)} {'differ' if many else 'differs'}",
-            "--fresh (fresh=True) to write it anew, or another place",
-        )
-    if not is_parted(conversion.job.source):
-        _same_rows(conversion, manifest)
-    if exists(storage, staging.folder):
-        staging.remove()
-    clear_older(out, storage)
-    return Outcome(manifest=manifest, rejects=None, remarks=None, resumed_shards=0, nothing_to_do=True)
-
-
-def _fingerprint(manifest: Manifest, conversion: Conversion) -> str:
-    parted = is_parted(conversion.job.source)
-    return manifest.source.fingerprint if parted else conversion.plan.source
-
-
-def _same_rows(conversion: Conversion, manifest: Manifest) -> None:
-    """A source without files can be compared only by reading it."""
-    if rows_digest(serial_digests(conversion.job)) != manifest.source.fingerprint:
-        raise _taken(
-            conversion.out,
-            "a dataset with the same options from other rows",
-            "--fresh (fresh=True) to write it anew, or another place",
-        )
-
-
-def _taken(out: str, found: str, do: str) -> RekordError:
-    return error(
-        "U618",
-        location=Location(path=out),
-        expected="nothing yet, or what the same command wrote",
-        found=found,
-        do=do,
-    )
-
-
-def _look_at_stagings(conversion: Conversion, own: Staging) -> None:
-    """Unfinished conversions to the same place: put away when that is asked for, else a reason to stop."""
-    for other in stagings(conversion.out, conversion.storage):
-        if conversion.fresh or (other.folder != own.folder and not other.has_finished_tasks()):
-            other.remove()  # as asked, or because there is nothing in it to go on from
-        elif other.folder != own.folder:
-            differs = conversion.plan.differences(other.plan())
-            raise error(
-                "U619",
-                location=Location(path=conversion.out),
-                expected="the same source, schema and options as the unfinished conversion had",
-                found=f"a difference in {', '.join(differs)}"[:120],
-                do="run it with what it had to continue, or with --fresh (fresh=True) to start over",
-            )
-    if conversion.fresh and own.spills and exists(conversion.storage, own.spills):
-        remove_tree(conversion.storage, own.spills)
 
 
 class _Run:
@@ -204,7 +81,7 @@ class _Run:
         self.staging = staging
         self.watch = watch
         self._tallies = threading.local()
-        self.packed = b"" if conversion.workers == 1 else _packed(self.job)
+        self.packed = b"" if conversion.workers == 1 else packed(self.job)
         self.parts: list[Part] = []
         self._made_again: set[int] = set()
         self._needed: dict[int, set[int]] | None = None  # which shards are still to be made of a part
@@ -282,7 +159,7 @@ class _Run:
 
         # What a function of the user costs is not known, and is often much.
         patient = self.job.function is None
-        for i, result in workers.run(_map_elsewhere, inline, bound, patient=patient):
+        for i, result in workers.run(map_elsewhere, inline, bound, patient=patient):
             outstanding.discard(i)
             if isinstance(result, _NotNeeded):
                 continue
@@ -394,7 +271,7 @@ class _Run:
                 return finished
 
             threads = self._threads_will_do(parts)
-            function = None if threads else _shard_elsewhere
+            function = None if threads else shard_elsewhere
             for i, result in workers.run(function, inline, calls, threads=threads, patient=True):
                 if isinstance(result, SpillLost):
                     lost = result.part
@@ -493,49 +370,6 @@ def _framed_bytes(parts: Sequence[PartDone]) -> int:
 
 class _NotNeeded(Exception):
     """A part after a bad row: nobody will ask for it."""
-
-
-def _packed(job: Job) -> bytes:
-    """A job as other processes get it."""
-    if not is_parted(job.source):
-        # They only write shards. A generator could not be sent to them, and a list need not be.
-        job = replace(job, source=None, function=None)  # type: ignore[arg-type]
-    try:
-        packed: bytes = cloudpickle.dumps(job)
-    except Exception as failure:
-        raise error(
-            "U605",
-            "the source, the layout or the map function cannot be sent to other processes",
-            expected="objects that can be pickled",
-            found=f"{type(failure).__name__}: {failure}"[:60],
-            do="workers=1, or make what they hold (files, locks, connections) where it is used",
-        ) from failure
-    return packed
-
-
-@lru_cache(maxsize=1)
-def _unpacked(packed: bytes) -> Job:
-    job: Job = cloudpickle.loads(packed)
-    return job
-
-
-@lru_cache(maxsize=1)
-def _own_tally(folder: str) -> Tally:
-    return Tally(folder)
-
-
-def _map_elsewhere(packed: bytes, folder: str, spills: str, number: int, part: Part) -> PartDone:
-    tally = _own_tally(folder)
-    done = map_part(_unpacked(packed), Staging(folder, spills=spills), number, part, tally)
-    tally.next()
-    return done
-
-
-def _shard_elsewhere(packed: bytes, folder: str, spills: str, shard: Shard) -> ShardDone:
-    tally = _own_tally(folder)
-    done = write_shard(_unpacked(packed), Staging(folder, spills=spills), shard, tally)
-    tally.next()
-    return done
 
 
 def _index_is_whole(staging: Staging, number: int, done: PartDone) -> bool:

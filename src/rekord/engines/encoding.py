@@ -19,19 +19,25 @@ from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.engines.bad_rows import BadRows
 from rekord.engines.holes import HOLE_BYTES, Passed, cut_out
 from rekord.engines.job import Job
-from rekord.engines.keys import Hashes, row_hashes, text_hash, value_bytes
+from rekord.engines.keys import Hashes, row_hashes, text_hash
+from rekord.engines.own_values import (
+    SPLIT,
+    column_to_split_by,
+    own_split,
+    own_splits,
+    value_hashes,
+    value_to_split_by,
+)
 from rekord.engines.spill import Encoded, Ints
 from rekord.errors import DataError, RekordError, error
 from rekord.location import Location
-from rekord.schema.refuse import near_miss, shown
+from rekord.schema.refuse import shown
 from rekord.sources.base import Chunk, Columns, Row, full_path
 
 _PIECE_BYTES = 8 << 20
 """How many bytes of frames are handed on at once."""
 
 _HEAR_SECONDS = 0.2
-
-_SPLIT = "split"  # the column of a source that knows splits
 
 
 class Encoding:
@@ -95,12 +101,12 @@ class Encoding:
         job = self._job
         rule = job.splits
         # All that may refuse the row comes before the encoder takes it.
-        split = rule.names.index(_own_split(values, rule.names)) if rule.from_source else 0
+        split = rule.names.index(own_split(values, rule.names)) if rule.from_source else 0
         group = rule.by or job.key
-        by = _value_of(values, group) if group else None
-        stratum = _value_of(values, rule.stratify) if rule.stratify else None
-        if rule.from_source and _SPLIT not in job.schema:
-            values = {name: value for name, value in values.items() if name != _SPLIT}
+        by = value_to_split_by(values, group) if group else None
+        stratum = value_to_split_by(values, rule.stratify) if rule.stratify else None
+        if rule.from_source and SPLIT not in job.schema:
+            values = {name: value for name, value in values.items() if name != SPLIT}
         if job.select is not None:
             values = {name: values[name] for name in job.select if name in values}
         passed = None
@@ -215,18 +221,18 @@ class Encoding:
         if job.shuffle:
             keys = row_hashes(_bases(job.seed, "order", [chunk.path]).repeat(rows), positions, None)
         if rule.from_source:
-            splits = _own_splits(_column(values, _SPLIT, names), rule.names)
+            splits = own_splits(column_to_split_by(values, SPLIT, names), rule.names)
         elif len(rule.names) > 1:
             by = rule.by or job.key
             if by:
-                hashes = _value_hashes(job.seed, _column(values, by, names))
+                hashes = value_hashes(job.seed, column_to_split_by(values, by, names))
             else:
                 hashes = row_hashes(_bases(job.seed, "split", [chunk.path]).repeat(rows), positions, None)
         if rule.stratify:
-            strata = _value_hashes(0, _column(values, rule.stratify, names))
+            strata = value_hashes(0, column_to_split_by(values, rule.stratify, names))
         wanted = [name for name in _names(values) if job.select is None or name in job.select]
-        if rule.from_source and _SPLIT not in job.schema:
-            wanted = [name for name in wanted if name != _SPLIT]
+        if rule.from_source and SPLIT not in job.schema:
+            wanted = [name for name in wanted if name != SPLIT]
         return _selected(values, wanted), (splits, keys, hashes, strata)
 
     def _encoded(
@@ -350,102 +356,3 @@ def _selected(values: Any, names: list[str]) -> Any:
     if isinstance(values, pa.RecordBatch):
         return values.select(names)
     return {name: values[name] for name in names}
-
-
-def _column(values: Any, name: str, names: set[str]) -> Any:
-    if name not in names:
-        raise _no_column(name, sorted(names))
-    column = values.column(name) if isinstance(values, pa.RecordBatch) else values[name]
-    try:
-        column = column if isinstance(column, pa.Array) else pa.array(column)
-    except (pa.ArrowException, TypeError, ValueError):
-        raise _no_single_value(name) from None
-    if pa.types.is_nested(column.type):
-        raise _no_single_value(name)
-    return column
-
-
-def _value_hashes(seed: int, column: Any) -> Hashes:
-    encoded = column.dictionary_encode()
-    if encoded.null_count:
-        raise _no_value(next(i for i, valid in enumerate(column.is_valid().to_pylist()) if not valid))
-    known = [text_hash(seed, "split", value_bytes(value)) for value in encoded.dictionary.to_pylist()]
-    hashes: Hashes = np.array(known, np.uint64)[encoded.indices.to_numpy()]
-    return hashes
-
-
-def _own_splits(column: Any, names: tuple[str, ...]) -> Any:
-    numbers = {name: i for i, name in enumerate(names)}
-    said = column.to_pylist()
-    for row, name in enumerate(said):
-        if name not in numbers:
-            raise _unknown_split(name, names, row)
-    return np.array([numbers[name] for name in said], np.uint8)
-
-
-def _own_split(values: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    split = values.get(_SPLIT)
-    if split not in names:
-        raise _unknown_split(split, names, None)
-    return str(split)
-
-
-def _value_of(values: Mapping[str, Any], name: str) -> bytes:
-    if name not in values:
-        raise _no_column(name, sorted(values))
-    value = values[name]
-    if value is None:
-        raise _no_value(None, name)
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value.item()
-    if isinstance(value, (str, bytes)):
-        return value_bytes(value)
-    # A repr with an address in it would be another one in the next run.
-    if isinstance(value, (Mapping, list, tuple, np.ndarray)) or " at 0x" in repr(value):
-        raise _no_single_value(name)
-    return value_bytes(value)
-
-
-def _no_column(name: str, names: list[str]) -> RekordError:
-    near = near_miss(name, names)
-    return error(
-        "E381",
-        f"the row has no `{name}`, by which rows are to be split",
-        location=Location(feature=name),
-        expected="one of " + ", ".join(f"`{one}`" for one in names[:8]),
-        found="no such column",
-        do=f"did you mean `{near}`?" if near else "name a column that every row has",
-    )
-
-
-def _no_value(row: int | None, name: str | None = None) -> RekordError:
-    return error(
-        "E381",
-        "the row has no value in the column by which rows are to be split",
-        location=Location(feature=name, row=row),
-        expected="a value in every row",
-        found="None",
-        do="give a value, or split by another column",
-    )
-
-
-def _no_single_value(name: str) -> RekordError:
-    return error(
-        "E381",
-        f"`{name}` holds no single values, by which rows could be split",
-        location=Location(feature=name),
-        expected="a text, a number or bytes in every row",
-        found="a list, an array or an object",
-        do="split by another column",
-    )
-
-
-def _unknown_split(split: Any, names: tuple[str, ...], row: int | None) -> RekordError:
-    return error(
-        "E382",
-        f"the row is of the split {shown(split)}, which the source did not announce",
-        location=Location(feature=_SPLIT, row=row),
-        expected="one of " + ", ".join(names),
-        found=shown(split),
-        do="mend the row's split",
-    )

@@ -145,4 +145,4 @@ def is_loss(failure: BaseException) -> bool:
 
 def _get_ready() -> None:
     """Load in a process what its calls will need."""
-    import_module("rekord.engines.convert")
+    import_module("rekord.engines.elsewhere")

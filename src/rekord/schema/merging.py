@@ -11,6 +11,17 @@ _FIRST_LOOK = 1 << 16
 _MOST_KEPT = 1 << 22
 
 
+def float32_loses(values: Any) -> bool:
+    """Whether float32 would make one value of two, make one infinite, or change a whole number."""
+    array = np.asarray(values, np.float64)
+    merging = Merging()
+    merging.add(array)
+    with np.errstate(over="ignore", invalid="ignore"):
+        whole = array == np.floor(array)
+        changed = array.astype(np.float32).astype(np.float64) != array
+    return merging.merges() or bool(np.any(whole & changed & np.isfinite(array)))
+
+
 class Merging:
     """Distinct float64 values, and whether float32 makes one of two of them, or makes one infinite.
 

@@ -24,6 +24,7 @@ from rekord.sources.tables import (
     schema_of,
     table_columns,
     to_batch,
+    without_merging,
 )
 
 EXTENSIONS = (".arrow", ".feather", ".ipc")
@@ -125,7 +126,7 @@ class ArrowTableSource:
         }
         return Facts(
             layout="table",
-            schema=schema_of(columns, holes),
+            schema=schema_of(without_merging(columns, self.table), holes),
             rows=self.table.num_rows,
             source_bytes=self.table.nbytes,
         )
@@ -196,6 +197,7 @@ class _Survey:
 @lru_cache(maxsize=4)
 def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
     first: tuple[TableColumn, ...] | None = None
+    typed: tuple[TableColumn, ...] | None = None
     pieces: list[_Batches] = []
     holes: set[str] = set()
     rows = 0
@@ -207,6 +209,8 @@ def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
             check_same(listing, file, first, columns)
             row = 0
             for place, batch in enumerate(batches(0, None)):
+                if typed is None and batch.num_rows:
+                    typed = without_merging(columns, batch)
                 holes.update(column.name for column in columns if column_of(batch, column).null_count)
                 if place and not can_seek:
                     # To reach a batch of a stream is to read those before it: one task reads them all.
@@ -221,7 +225,7 @@ def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
     if not rows:
         path = listing.full(listing.files[0])
         raise empty(path, "a table without rows", expected="at least one row")
-    return _Survey(listing, schema_of(first, holes), tuple(pieces), rows)
+    return _Survey(listing, schema_of(typed or first, holes), tuple(pieces), rows)
 
 
 @contextmanager

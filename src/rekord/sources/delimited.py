@@ -109,9 +109,9 @@ def csv(
 ) -> DelimitedSource | ZippedDelimitedSource:
     """Rows of CSV or TSV files: a file, a folder or a pattern.
 
-    Whole numbers are Int64, other numbers Float32, true and false Int64 of dtype bool, everything else Text as
-    it is written: dates, digits after a leading zero, numbers beyond int64. A column in which a field is one
-    of `na` is optional.
+    Whole numbers are Int64, other numbers Float32 (Tensor of float64 where float32 would not tell them apart), true
+    and false Int64 of dtype bool, everything else Text as it is written: dates, digits after a leading zero,
+    numbers beyond int64. A column in which a field is one of `na` is optional.
 
     `delimiter` is a tab for .tsv and .tab, else what the first line is parted by. `columns` is a list of the
     columns to keep, or a dict of the types that some have, such as {"zip": rk.Text()}. With `header=False` the

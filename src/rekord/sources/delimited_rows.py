@@ -30,7 +30,7 @@ def read_rows(
     blocks: Iterable[RowBlock | LostRow], table: Table, path: str, full_path: str
 ) -> Iterator[Chunk]:
     """Rows in order. What Arrow takes goes through it whole; only where it does not are rows looked at."""
-    parser = _Parser(table)
+    parser = Parser(table)
     for block in blocks:
         if isinstance(block, LostRow):
             yield Row(path, block.row, lost_row_error(block, full_path), block.line)
@@ -55,7 +55,7 @@ def _columns(batch: Any, block: RowBlock, begin: int, end: int, path: str) -> Co
     )
 
 
-class _Parser:
+class Parser:
     def __init__(self, table: Table) -> None:
         import pyarrow as pa
         from pyarrow import csv
@@ -134,7 +134,7 @@ class _Parser:
         return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
 
-def _row_by_row(block: RowBlock, parser: _Parser, path: str, full_path: str) -> Iterator[Chunk]:
+def _row_by_row(block: RowBlock, parser: Parser, path: str, full_path: str) -> Iterator[Chunk]:
     problems: dict[int, RekordError] = {}
     for i in range(block.rows):
         where = Location(path=full_path, row=block.first + i, line=int(block.lines[i]))
@@ -176,7 +176,7 @@ def _ended(row: bytes) -> bytes:
     return row if row.endswith((b"\n", b"\r")) else row + b"\n"
 
 
-def _refused(block: RowBlock, rows: list[int], parser: _Parser) -> int:
+def _refused(block: RowBlock, rows: list[int], parser: Parser) -> int:
     while len(rows) > 1:
         half = rows[: len(rows) // 2]
         fits = parser.parse(b"".join(_ended(block.row(i)) for i in half), len(half)) is not None

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from rekord import _core
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Float32, Int64, Text
+from rekord.schema import Bytes, Feature, Float32, Int64, Tensor, Text
+from rekord.schema.merging import float32_loses
 from rekord.schema.refuse import near_miss, shown
 from rekord.sources.base import SourceFile
 from rekord.sources.files import Listing, empty, opened
@@ -30,6 +31,7 @@ from rekord.sources.lines import (
     text_head,
 )
 from rekord.sources.same_columns import inconsistent
+from rekord.sources.tables import SAMPLED_ROWS
 
 Form: TypeAlias = Literal["whole", "real", "truth", "text", "bytes"]
 
@@ -128,7 +130,36 @@ def _survey(listing: Listing, asked: Asked, gzipped: bool) -> Survey:
     if not rows:
         path = listing.full(listing.files[0])
         raise empty(path, "a header without rows", expected="a line for each row below the header")
-    return Survey(listing, _table(first, asked, columns_seen, sampled, listing), tuple(indexes), rows)
+    table = _table(first, asked, columns_seen, sampled, listing)
+    table = replace(table, columns=_without_merging(table, listing, first.begin, gzipped))
+    return Survey(listing, table, tuple(indexes), rows)
+
+
+def _without_merging(table: Table, listing: Listing, begin: Cut, gzipped: bool) -> tuple[Column, ...]:
+    """The columns, with doubles as they are where float32 would not tell the first of them apart."""
+    from rekord.sources.delimited_rows import Parser
+
+    if not any(column.form == "real" and not column.declared for column in table.columns):
+        return table.columns
+    file = listing.files[0]
+    path = listing.full(file)
+    with opened(path, file, gzipped=gzipped) as stream:
+        head, offset = text_head(stream, path)
+        rest = after_head(stream, head, offset, begin)
+        block = next(row_blocks(stream, table.rules, begin, head=rest), None)
+    batch = Parser(table).parse(block.data, block.rows) if isinstance(block, RowBlock) else None
+    if batch is None:
+        return table.columns  # whoever reads the rows will say what is wrong with them
+    return tuple([_checked_double(column, batch) for column in table.columns])
+
+
+def _checked_double(column: Column, batch: Any) -> Column:
+    if column.form != "real" or column.declared:
+        return column
+    values = batch.column(column.name).slice(0, SAMPLED_ROWS).drop_null().to_numpy()
+    if not float32_loses(values):
+        return column
+    return column._replace(feature=Tensor("float64", optional=column.feature.optional))
 
 
 class _Look:

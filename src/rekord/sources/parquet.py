@@ -14,13 +14,16 @@ from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, SourceF
 from rekord.sources.files import Listing, check_unchanged, checked_path, damaged, disk_failure, empty, listed
 from rekord.sources.same_columns import check_same
 from rekord.sources.tables import (
+    SAMPLED_ROWS,
     TableColumn,
     checked_keep,
     column_of,
+    has_doubles,
     rows_at_once,
     schema_of,
     table_columns,
     to_batch,
+    without_merging,
 )
 
 EXTENSIONS = (".parquet", ".pq", ".parq")
@@ -99,8 +102,8 @@ class ParquetSource:
 def parquet(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> ParquetSource:
     """Rows of Parquet files: a file, a folder or a pattern. `columns` names those to keep; None keeps all.
 
-    Integers are Int64 of their dtype, floats and doubles Float32, strings Text, binaries Bytes, lists variable
-    or fixed shapes. The fields of a struct join their names with `/`; a struct of `bytes` and `path` is an
+    Integers are Int64 of their dtype, floats and doubles Float32 (doubles Tensor where float32 would not tell them
+    apart), strings Text, binaries Bytes, lists variable or fixed shapes. The fields of a struct join their names with `/`; a struct of `bytes` and `path` is an
     Image. A column is optional where it has nulls.
     """
     return ParquetSource(checked_path(path, "parquet"), checked_keep(columns))
@@ -116,6 +119,7 @@ class _Survey:
 @lru_cache(maxsize=4)
 def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
     first: tuple[TableColumn, ...] | None = None
+    typed: tuple[TableColumn, ...] | None = None
     groups = []
     holes: set[str] = set()
     for file in listing.files:
@@ -124,6 +128,8 @@ def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
             columns = table_columns(parquet.schema_arrow, keep, path)
             first = first or columns
             check_same(listing, file, first, columns)
+            if typed is None and parquet.metadata.num_rows:
+                typed = _typed(parquet, columns)
             groups.append(tuple(_groups(parquet.metadata, file)))
             unsure = [column for column in columns if column.name not in holes]
             holes.update(_holes(parquet, unsure))
@@ -131,7 +137,17 @@ def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
     if not any(group.rows for file_groups in groups for group in file_groups):
         path = listing.full(listing.files[0])
         raise empty(path, "a table without rows", expected="at least one row")
-    return _Survey(listing, schema_of(first, holes), tuple(groups))
+    return _Survey(listing, schema_of(typed or first, holes), tuple(groups))
+
+
+def _typed(parquet: Any, columns: tuple[TableColumn, ...]) -> tuple[TableColumn, ...]:
+    """The columns, after a look at the first doubles."""
+    doubles = has_doubles(columns, parquet.schema_arrow)
+    if not doubles:
+        return columns
+    for batch in parquet.iter_batches(batch_size=SAMPLED_ROWS, columns=doubles):
+        return without_merging(columns, batch)
+    return columns
 
 
 @contextmanager

@@ -9,13 +9,17 @@ import numpy as np
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Text
+from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Tensor, Text
 from rekord.schema.defaults import is_unicode
+from rekord.schema.merging import float32_loses
 from rekord.schema.refuse import near_miss, shown
 
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 65_536
 """How much of a table comes at once."""
+
+SAMPLED_ROWS = 10_000
+"""Of a column of doubles, looked at to see whether float32 can hold them."""
 
 _MOST_LEVELS = 32
 
@@ -56,6 +60,37 @@ def schema_of(columns: Iterable[TableColumn], optional: Iterable[str]) -> Schema
     """The schema of these columns, of which `optional` have holes."""
     holes = frozenset(optional)
     return Schema({c.name: _with_holes(c.feature) if c.name in holes else c.feature for c in columns})
+
+
+def without_merging(columns: Sequence[TableColumn], batch: Any) -> tuple[TableColumn, ...]:
+    """The columns, with doubles as they are where float32 would not tell the first of them apart.
+
+    Nobody declared float32 for them: digits may go, as everywhere in training, but no value becomes another one.
+    """
+    import pyarrow as pa
+
+    out = []
+    for column in columns:
+        if (
+            isinstance(column.feature, Float32)
+            and not column.feature.shape
+            and column.path[0] in batch.schema.names
+        ):
+            values = column_of(batch.slice(0, SAMPLED_ROWS), column)
+            if values.type == pa.float64() and float32_loses(values.drop_null().to_numpy()):
+                column = column._replace(feature=Tensor("float64"))
+        out.append(column)
+    return tuple(out)
+
+
+def has_doubles(columns: Sequence[TableColumn], schema: Any) -> list[str]:
+    """The names of the top columns in which doubles may be."""
+    names = {
+        column.path[0]
+        for column in columns
+        if isinstance(column.feature, Float32) and not column.feature.shape
+    }
+    return [name for name in schema.names if name in names and "double" in str(schema.field(name).type)]
 
 
 def to_batch(batch: Any, columns: Sequence[TableColumn]) -> Any:

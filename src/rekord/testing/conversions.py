@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from rekord.engines import convert, cut, encoding, serial, spill
-from rekord.engines.convert import Conversion, Outcome
+from rekord.engines.conversion import Conversion, Outcome
 from rekord.storage.files import LOCAL, Storage
 from rekord.verbs.prepare import prepare, run
 from rekord.verbs.write import write

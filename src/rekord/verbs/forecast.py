@@ -16,7 +16,7 @@ import numpy as np
 from rekord import _core
 from rekord.codec.decode import decode
 from rekord.dataset.manifest import read_manifest
-from rekord.engines.convert import Conversion
+from rekord.engines.conversion import Conversion
 from rekord.engines.job import Job
 from rekord.engines.journal import open_staging
 from rekord.errors import RekordError, error

@@ -9,7 +9,8 @@ from typing import Any
 
 from rekord.codec.encode import checked_schema
 from rekord.dataset.manifest import Manifest
-from rekord.engines.convert import Conversion, Outcome, Watch, convert
+from rekord.engines.conversion import Conversion, Outcome, Watch
+from rekord.engines.convert import convert
 from rekord.engines.job import CutRule, Job, OnBadRow, RowFunction, plan_of
 from rekord.engines.local import available_workers
 from rekord.engines.splits import split_rule
