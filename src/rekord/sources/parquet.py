@@ -103,8 +103,8 @@ def parquet(path: str | os.PathLike[str], *, columns: Sequence[str] | None = Non
     """Rows of Parquet files: a file, a folder or a pattern. `columns` names those to keep; None keeps all.
 
     Integers are Int64 of their dtype, floats and doubles Float32 (doubles Tensor where float32 would not tell them
-    apart), strings Text, binaries Bytes, lists variable or fixed shapes. The fields of a struct join their names with `/`; a struct of `bytes` and `path` is an
-    Image. A column is optional where it has nulls.
+    apart), strings Text, binaries Bytes, lists variable or fixed shapes. The fields of a struct join their names
+    with `/`; a struct of `bytes` and `path` is an Image. A column is optional where it has nulls.
     """
     return ParquetSource(checked_path(path, "parquet"), checked_keep(columns))
 
