@@ -161,7 +161,7 @@ def test_a_line_that_is_too_large_is_bad(tmp_path, monkeypatch):
         (b"\n\r\n", "X520"),
         (b"a\0b", "X521"),
         (b"\xff\xfea\0", "X521"),
-        (gzip.compress(b"a"), "X521"),
+        (gzip.compress(b"a", mtime=0), "X521"),
     ],
 )
 def test_a_file_without_text_is_refused_by_name(tmp_path, content, code):
