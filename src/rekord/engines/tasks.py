@@ -126,7 +126,7 @@ def write_shard(job: Job, staging: Staging, shard: Shard, tally: Tally) -> Shard
                 sink.write(frames)
                 tally.shard_bytes(len(frames))
             lengths.append(gathered.lengths)
-            columns.append(gathered.columns)
+            columns.append(gathered.columns.select([f"index:{column}" for column in job.index]))
         sink.finish()
         file.fsync()
     except BaseException:
