@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from rekord import _core
 from rekord.codec.looking import AGAIN, Unsound
 from rekord.codec.nested import Array
+
+_inflate: Any
+try:
+    # Inflating is most of what a look at a mask costs, and this does it in less than half the time.
+    from isal import isal_zlib as _inflate
+except ImportError:  # there is none for this kind of machine
+    _inflate = zlib
 
 Chunks: TypeAlias = "list[tuple[bytes, int, int]]"
 """The name of each chunk, and where its content begins and ends."""
@@ -24,7 +31,7 @@ _OF_PALETTES = frozenset([b"PLTE", b"tRNS", b"bKGD", b"hIST", b"sBIT", b"sPLT", 
 def inflated(data: bytes, chunks: Chunks, form: _core.PixelForm, path: str | None) -> bytes:
     """The image data of a PNG, never more than its pixels need; raises Unsound."""
     needed_bytes = form.inflated_bytes
-    unpack = zlib.decompressobj()
+    unpack = _inflate.decompressobj()
     view = memoryview(data)
     pieces = []
     # One more than is needed: so that the checksum at the end of the stream is read and compared.
@@ -37,8 +44,9 @@ def inflated(data: bytes, chunks: Chunks, form: _core.PixelForm, path: str | Non
                 pieces.append(piece)
                 if unpack.eof or room == 0:
                     break
-    except zlib.error as failure:
-        raise damaged_pixels("data that can be inflated", str(failure)[:60], path) from failure
+    except _inflate.error as failure:
+        found = "bytes that are damaged, or a checksum that does not match"
+        raise damaged_pixels("data that can be inflated", found, path) from failure
     if room > 1:
         found_bytes = needed_bytes + 1 - room
         raise Unsound(
