@@ -133,7 +133,8 @@ bool ColumnBuilder::add_empty(size_t row) {
     return true;
   }
   // Where exactly so many values are due, an empty list is a hole, if holes are allowed.
-  return spec_->missing == Missing::hole ? add_missing(row) : wrong_count(0);
+  const bool hole = spec_->missing == Missing::hole && spec_->empty_is_missing;
+  return hole ? add_missing(row) : wrong_count(0);
 }
 
 bool ColumnBuilder::add_packed_ints(const std::byte* at, size_t bytes) {
@@ -205,10 +206,8 @@ bool ColumnBuilder::add_bytes_list(Bytes list, const BlockRef& slab) {
   size_t values = 0;
   while (!reader.done()) {
     if (Problem problem = reader.tag(tag)) return refuse(problem);
-    if (tag.raw != 0x0a) {
-      if (Problem problem = reader.skip(tag)) return refuse(problem);
-      continue;
-    }
+    // Anything but values, in tags of one byte, is odd: the general reader sees to it.
+    if (tag.raw != 0x0a || tag.padded) return refuse({Fault::tag, 0, 0, 0});
     if (Problem problem = reader.bytes(value)) return refuse(problem);
     if (spec_->utf8 && !is_utf8(value)) return refuse({Fault::not_utf8, 0, 0, 0});
     ++values;

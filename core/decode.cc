@@ -64,6 +64,7 @@ void Decoder::start() {
     if (!plan_->slots()[i].skip) builders_[i].start();
   rows_ = 0;
   pending_ = 0;
+  maybe_odd_.clear();
 }
 
 std::vector<Column> Decoder::finish() {
@@ -80,6 +81,7 @@ RowProblem Decoder::add(Bytes payload, const BlockRef& slab) {
   }
   ++stamp_;
   present_ = 0;
+  again_ = false;
   wrong_guesses_ = 0;
   if (!find_features(payload)) {
     if (RowProblem problem = settle()) return problem;
@@ -88,6 +90,8 @@ RowProblem Decoder::add(Bytes payload, const BlockRef& slab) {
   if (present_ != wanted_)
     for (Lane& lane : lanes_)
       if (lane.seen != stamp_ && lane.wanted != 0) keep(lane, {});
+  if (again_) [[unlikely]]
+    maybe_odd_.push_back(rows_ + pending_);
   payloads_[pending_++] = payload;
   if (rows_without_guessing_ > 0)
     --rows_without_guessing_;
@@ -105,7 +109,10 @@ RowProblem Decoder::settle() {
   // One by one, to find the row that is refused; the general reader says why.
   for (size_t row = 0; row < count; ++row) {
     if (move_cells(row, 1, slab)) continue;
-    if (RowProblem problem = add_oddly(payloads_[row], slab)) return problem;
+    if (RowProblem problem = add_oddly(payloads_[row], slab)) {
+      std::erase_if(maybe_odd_, [this](size_t odd_row) { return odd_row >= rows_; });
+      return problem;
+    }
   }
   return {};
 }
@@ -137,6 +144,7 @@ bool Decoder::find_features(Bytes payload) {
   Lane* const* const order = order_.data();
   const size_t known_places = guess ? order_.size() : 0;
   size_t present = 0;
+  bool again = false;
   for (size_t place = 0; at < end; ++place) {
     const auto left = static_cast<size_t>(end - at);
     Lane* lane = place < known_places ? order[place] : nothing;
@@ -161,6 +169,7 @@ bool Decoder::find_features(Bytes payload) {
       continue;
     }
     cells[lane->slot] = {at + lane->header_bytes, value_bytes};
+    again |= lane->seen == stamp;
     present += lane->seen == stamp ? 0 : lane->wanted;
     lane->seen = stamp;
     // The entry's own length says the same as the lane's two, but can be loaded before
@@ -168,6 +177,7 @@ bool Decoder::find_features(Bytes payload) {
     at += 2 + std::to_integer<size_t>(at[1]);
   }
   present_ += present;
+  again_ |= again;
   return true;
 }
 
@@ -262,6 +272,7 @@ RowProblem Decoder::add_oddly(Bytes payload, const BlockRef& slab) {
     for (ColumnBuilder& builder : builders_) builder.cut_to(rows_);
     return problem;
   }
+  maybe_odd_.push_back(rows_);
   ++rows_;
   return {};
 }

@@ -62,6 +62,9 @@ class Decoder {
   RowProblem settle();
   // Rows so far; after a problem, the good ones.
   size_t rows() const noexcept { return rows_ + pending_; }
+  // Settled rows that may have a form which TensorFlow reads differently (odd::…), in no
+  // order: all that have one, and a few that have not. Survey tells.
+  const std::vector<size_t>& maybe_odd() const noexcept { return maybe_odd_; }
   std::vector<Column> finish();
 
  private:
@@ -116,6 +119,7 @@ class Decoder {
   bool find_entry(const std::byte*& at, const std::byte* end);
   void keep(Lane& lane, Cell cell) noexcept {
     cells_[pending_ * stride_ + lane.slot] = cell;
+    again_ |= lane.seen == stamp_;
     if (lane.seen == stamp_) return;
     lane.seen = stamp_;
     present_ += lane.wanted;
@@ -138,6 +142,8 @@ class Decoder {
   uint64_t stamp_ = 0;  // of this row
   size_t rows_ = 0;     // in the columns
   size_t pending_ = 0;  // rows
+  bool again_ = false;  // whether this row has a key twice
+  std::vector<size_t> maybe_odd_;
   // Where the order changes from record to record, guessing costs more than it
   // saves: after a row of wrong guesses a number of rows are read without.
   uint32_t wrong_guesses_ = 0;

@@ -48,6 +48,9 @@ struct SlotSpec {
   // Not wanted: recognised, so that it can be skipped quickly.
   bool skip = false;
   Missing missing = Missing::refuse;
+  // Whether an empty list where exactly `count` values are due is a hole, if holes are
+  // allowed; otherwise it is a wrong number of values.
+  bool empty_is_missing = true;
   // The default of a row, in the form of the kind.
   std::vector<int64_t> fill_ints;
   std::vector<float> fill_floats;

@@ -7,6 +7,7 @@ SequenceDecoder::SequenceDecoder(std::shared_ptr<const Plan> context,
     : context_plan_(std::move(context)), step_plan_(std::move(steps)), pool_(std::move(pool)) {
   for (const SlotSpec& spec : context_plan_->slots()) context_.emplace_back(spec, pool_);
   seen_.assign(context_.size(), 0);
+  met_.assign(context_.size(), 0);
   step_specs_.reserve(step_plan_->slots().size());
   for (const SlotSpec& spec : step_plan_->slots()) {
     // Whether a list may be missing is decided a record at a time. A step without a
@@ -34,6 +35,7 @@ void SequenceDecoder::start() {
     steps.holes = false;
   }
   rows_ = 0;
+  maybe_odd_.clear();
 }
 
 std::vector<Column> SequenceDecoder::finish_context() {
@@ -67,6 +69,8 @@ void SequenceDecoder::feature(std::string_view key, const FeatureView& view) {
   if (slot == Lookup::kNone || context_plan_->slots()[slot].skip) return;
   context_[slot].cut_to(rows_);
   refusals_.forget(slot);
+  again_ |= met_[slot] == stamp_;
+  met_[slot] = stamp_;
   seen_[slot] = 0;
   if (view.kind == Kind::unset) return;
   if (context_[slot].add_feature(view, rows_, slab_))
@@ -85,6 +89,7 @@ void SequenceDecoder::begin_steps(std::string_view key) {
   // A list that comes again replaces what it was.
   steps_[list_].cut_to(rows_);
   refusals_.forget(static_cast<uint32_t>(context_.size()) + list_);
+  again_ |= steps_[list_].seen == stamp_;
   steps_[list_].seen = stamp_;
 }
 
@@ -108,6 +113,7 @@ RowProblem SequenceDecoder::add(Bytes payload, const BlockRef& slab) {
   payload_ = payload;
   slab_ = slab;
   ++stamp_;
+  again_ = false;
   refusals_.clear();
   Walk<SequenceDecoder> walk(payload, *this, scratch_);
   RowProblem problem{walk.sequence()};
@@ -118,6 +124,7 @@ RowProblem SequenceDecoder::add(Bytes payload, const BlockRef& slab) {
     cut_to_rows();
     return problem;
   }
+  if (again_ || (walk.oddities() & ~odd::unknown_top) != 0) maybe_odd_.push_back(rows_);
   ++rows_;
   return {};
 }

@@ -25,6 +25,8 @@ class SequenceDecoder {
   // Rows are in their columns as soon as they are added.
   RowProblem settle() noexcept { return {}; }
   size_t rows() const noexcept { return rows_; }
+  // As in Decoder.
+  const std::vector<size_t>& maybe_odd() const noexcept { return maybe_odd_; }
   std::vector<Column> finish_context();
   std::vector<StepColumn> finish_steps();
 
@@ -64,6 +66,9 @@ class SequenceDecoder {
   std::vector<SlotSpec> step_specs_;
   std::vector<ColumnBuilder> context_;
   std::vector<uint64_t> seen_;
+  std::vector<uint64_t> met_;  // the same, whether the key had a kind or not
+  bool again_ = false;         // whether this record has a key twice
+  std::vector<size_t> maybe_odd_;
   std::vector<Steps> steps_;
   uint32_t list_ = Lookup::kNone;  // whose steps are coming
   Refusals refusals_;

@@ -8,6 +8,7 @@ namespace rekord {
 void bind_frames(nanobind::module_& module);
 void bind_examples(nanobind::module_& module);
 void bind_columns(nanobind::module_& module);
+void bind_digest(nanobind::module_& module);
 void bind_encode(nanobind::module_& module);
 void bind_rows(nanobind::module_& module);
 void bind_infer(nanobind::module_& module);

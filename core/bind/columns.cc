@@ -5,9 +5,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "bind/arrays.h"
+#include "bind/buffer.h"
+#include "bind/extents.h"
 #include "bind/strings.h"
 #include "decode.h"
 #include "frame.h"
@@ -106,6 +109,44 @@ nb::tuple feed_from_python(AnyDecoder& decoder, const Slab& slab, size_t begin, 
   return nb::make_tuple(fed.consumed, fed.needed, frame, row);
 }
 
+// The payloads from `begin` to `end` of a stretch whose frames have been verified.
+// Everything is copied: the buffer may be read into again.
+template <class AnyDecoder>
+nb::tuple feed_payloads(AnyDecoder& decoder, Pool& pool, nb::handle buffer, const Extents& extents,
+                        size_t begin, size_t end) {
+  const Buffer view(buffer);
+  const size_t before = decoder.rows();
+  RowProblem row;
+  {
+    nb::gil_scoped_release unlocked;
+    end = std::min(end, extents.items.size());
+    std::vector<BlockRef> copies;  // of payloads that end with the buffer, with padding behind them
+    for (size_t i = std::min(begin, end); i < end && !row; ++i) {
+      const Extent& item = extents.items[i];
+      Bytes payload = view.part(item.offset, item.offset + item.length);
+      if (payload.data() + payload.size() + kPadding > view.bytes().data() + view.bytes().size()) {
+        copies.push_back(pool.acquire(payload.size() + kPadding));
+        if (!payload.empty()) std::memcpy(copies.back()->data(), payload.data(), payload.size());
+        payload = {copies.back()->data(), payload.size()};
+      }
+      row = decoder.add(payload, nullptr);
+    }
+    if (!row) row = decoder.settle();
+  }
+  nb::object refused = nb::none();
+  if (row) refused = nb::make_tuple(row.problem, row.slot);
+  return nb::make_tuple(decoder.rows() - before, refused);
+}
+
+template <class AnyDecoder>
+nb::list maybe_odd_rows(const AnyDecoder& decoder) {
+  std::vector<size_t> rows = decoder.maybe_odd();
+  std::sort(rows.begin(), rows.end());
+  nb::list out;
+  for (const size_t row : rows) out.append(row);
+  return out;
+}
+
 // One payload on its own, copied so that it has padding behind it.
 template <class AnyDecoder>
 nb::object add_from_python(AnyDecoder& decoder, Pool& pool, const nb::bytes& payload) {
@@ -188,7 +229,7 @@ struct SequenceBatch {
 };
 
 SlotSpec slot_spec(const std::string& key, int kind, uint64_t count, bool ragged, bool utf8,
-                   bool skip, int missing, nb::handle fill) {
+                   bool skip, int missing, nb::handle fill, bool empty_is_missing) {
   SlotSpec spec;
   spec.key = key;
   spec.kind = static_cast<Kind>(kind);
@@ -197,6 +238,7 @@ SlotSpec slot_spec(const std::string& key, int kind, uint64_t count, bool ragged
   spec.utf8 = utf8;
   spec.skip = skip;
   spec.missing = static_cast<Missing>(missing);
+  spec.empty_is_missing = empty_is_missing;
   if (spec.missing != Missing::fill) return spec;
   for (nb::handle value : fill) {
     if (spec.kind == Kind::ints) {
@@ -313,7 +355,7 @@ void bind_columns(nb::module_& module) {
   nb::class_<SlotSpec>(module, "Slot", "One record key of a plan.")
       .def(nb::new_(&slot_spec), nb::arg("key"), nb::arg("kind"), nb::arg("count"),
            nb::arg("ragged"), nb::arg("utf8"), nb::arg("skip"), nb::arg("missing"),
-           nb::arg("fill").none())
+           nb::arg("fill").none(), nb::arg("empty_is_missing") = true)
       .def_ro("key", &SlotSpec::key);
 
   nb::class_<Plan>(module, "Plan", "The slots of one map, compiled.")
@@ -339,6 +381,16 @@ void bind_columns(nb::module_& module) {
         return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
       }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"),
            "Decode one payload; (problem, slot) where it is not a row.")
+      .def("feed_payloads", [](ExampleBatch& self, nb::handle buffer, const Extents& extents,
+                               size_t begin, size_t end) {
+        return self.alone([&] {
+          return feed_payloads(self.decoder, *self.pool, buffer, extents, begin, end);
+        });
+      }, nb::arg("buffer"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"),
+           "Decode payloads of a scanned stretch, and copy what they hold.\n\n"
+           "Gives (rows added, (problem, slot) of the payload after them or None).")
+      .def_prop_ro("maybe_odd", [](const ExampleBatch& self) { return maybe_odd_rows(self.decoder); },
+                   "Rows that TensorFlow may read differently; `survey` tells whether it does.")
       .def("take", [](ExampleBatch& self) {
         return self.alone([&] { return take_columns(self.decoder, *self.plan); });
       },
@@ -356,6 +408,14 @@ void bind_columns(nb::module_& module) {
       .def("add", [](SequenceBatch& self, const nb::bytes& payload) {
         return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
       }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"))
+      .def("feed_payloads", [](SequenceBatch& self, nb::handle buffer, const Extents& extents,
+                               size_t begin, size_t end) {
+        return self.alone([&] {
+          return feed_payloads(self.decoder, *self.pool, buffer, extents, begin, end);
+        });
+      }, nb::arg("buffer"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"))
+      .def_prop_ro("maybe_odd",
+                   [](const SequenceBatch& self) { return maybe_odd_rows(self.decoder); })
       .def("take", [](SequenceBatch& self) {
         return self.alone([&] { return take_sequence(self.decoder, *self.context, *self.steps); });
       }, "(context columns, step columns) so far; then begin again.");

@@ -1,6 +1,10 @@
 // Frames and payloads for Python: scan, cut out, survey, find again after damage.
 #include "bind/bind.h"
 
+#include <algorithm>
+#include <cstdint>
+
+#include "bind/arrays.h"
 #include "bind/buffer.h"
 #include "bind/extents.h"
 #include "crc32c.h"
@@ -47,6 +51,14 @@ nb::tuple find_next(nb::handle buffer, size_t begin, size_t end, uint64_t remain
   return nb::make_tuple(result.found, result.offset, result.needed, result.spent);
 }
 
+template <class Of>
+nb::object column_of(const Extents& extents, size_t begin, size_t end, Of of) {
+  auto* values = new int64_t[end - begin + 1];  // never of no bytes
+  nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<int64_t*>(p); });
+  for (size_t i = begin; i < end; ++i) values[i - begin] = static_cast<int64_t>(of(extents.items[i]));
+  return array_over(values, end - begin, owner);
+}
+
 struct Surveyed {
   size_t index;
   Survey survey;
@@ -65,13 +77,15 @@ nb::dict name_oddities(const Survey& survey) {
   return out;
 }
 
-nb::list survey_payloads(nb::handle buffer, const Extents& extents, bool sequence) {
+nb::list survey_payloads(nb::handle buffer, const Extents& extents, bool sequence, size_t begin,
+                         size_t end) {
   Buffer view(buffer);
   std::vector<Surveyed> rows;
   {
     nb::gil_scoped_release unlocked;
     SurveyScratch scratch;
-    for (size_t i = 0; i < extents.items.size(); ++i) {
+    end = std::min(end, extents.items.size());
+    for (size_t i = begin; i < end; ++i) {
       const Extent& item = extents.items[i];
       Survey result = survey(view.part(item.offset, item.offset + item.length), sequence, scratch);
       if (result.problem || (result.oddities & ~odd::unknown_top) != 0) rows.push_back({i, result});
@@ -131,7 +145,15 @@ void bind_frames(nb::module_& module) {
         uint64_t total = 0;
         for (const Extent& item : self.items) total += item.length;
         return total;
-      }, "How many bytes all payloads have.");
+      }, "How many bytes all payloads have.")
+      .def("arrays", [](const Extents& self, size_t begin, size_t end) {
+        end = std::min(end, self.items.size());
+        begin = std::min(begin, end);
+        return nb::make_tuple(
+            column_of(self, begin, end, [](const Extent& item) { return item.offset - kHeaderBytes; }),
+            column_of(self, begin, end, [](const Extent& item) { return item.length; }));
+      }, nb::arg("begin"), nb::arg("end"),
+           "(where the frames begin in the scanned buffer, bytes of their payloads) as arrays.");
 
   module.attr("HEADER_BYTES") = kHeaderBytes;
   module.attr("FRAMING_BYTES") = kFramingBytes;
@@ -154,8 +176,8 @@ void bind_frames(nb::module_& module) {
              "Gives (found, offset from begin, bytes from there that would settle it, bytes of\n"
              "payloads that were verified in vain).");
   module.def("survey", &survey_payloads, nb::arg("buffer"), nb::arg("extents"),
-             nb::arg("sequence"),
-             "The payloads of a stretch that are not plainly good:\n"
+             nb::arg("sequence"), nb::arg("begin") = 0, nb::arg("end") = SIZE_MAX,
+             "The payloads from `begin` to `end` of a stretch that are not plainly good:\n"
              "(index, problem or None, {oddity: feature or None}) each.");
   module.def("recognise", &recognise_payloads, nb::arg("buffer"), nb::arg("extents"),
              nb::arg("limit"), "Which message each of the first payloads holds.");

@@ -38,6 +38,7 @@ NB_MODULE(_core, module) {
   rekord::bind_frames(module);
   rekord::bind_examples(module);
   rekord::bind_columns(module);
+  rekord::bind_digest(module);
   rekord::bind_encode(module);
   rekord::bind_rows(module);
   rekord::bind_infer(module);

@@ -190,6 +190,9 @@ CODES: dict[str, str] = {
     "X536": "a file of a TFDS dataset cannot be read",
     "X537": "a TFDS feature has no like in a schema",
     "X539": "the elements of a dataset cannot become rows",
+    # X545 to X549: what `check` needs of a dataset and of the disk
+    "X545": "a shard is not what dataset_info.json says",
+    "X546": "there is no room to sort what was read",
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "an optional dependency is missing",
@@ -230,6 +233,7 @@ CODES: dict[str, str] = {
     "H723": "a map entry is not one key and one value: TensorFlow refuses the record",
     "H724": "a key is stored twice: the last one counts",
     "H725": "fields that these messages do not have: TensorFlow may refuse the record",
+    "H726": "the steps of a list are of several kinds: TensorFlow refuses the record",
     # H73x: remarks about pictures
     "H731": "an image is CMYK: decoders do not agree on its colours",
     "H732": "an image is turned by EXIF: TensorFlow does not turn it",
@@ -239,6 +243,44 @@ CODES: dict[str, str] = {
     "H741": "boxes without an area, or outside their image, were left out",
     "H742": "an annotation says another size than its image has",
     "H743": "annotations without a box were left out",
+    # H75x: values and keys of records
+    "H750": "a number is outside of its range",
+    "H751": "a number is NaN or infinite",
+    "H752": "a label is outside of its classes",
+    "H753": "a label is -1, which TFDS writes where a class is not known",
+    "H754": "a record has a key that the schema lacks",
+    "H755": "a feature is stored as another kind than in most records",
+    "H756": "a key is missing that nearly all records have",
+    "H757": "a key is named almost as one that nearly all records have",
+    "H758": "a feature has another number of values than in nearly all records",
+    # H76x: pictures and masks of records
+    "H760": "a stored picture is empty",
+    "H761": "a stored picture is cut off",
+    "H762": "a stored picture is damaged",
+    "H763": "bytes are no picture, where pictures are expected",
+    "H764": "a stored picture has another format than is said of it",
+    "H765": "a stored picture has another size than its keys say",
+    "H766": "a stored mask is not a picture of class ids",
+    "H767": "a stored mask has pixels that are no class ids",
+    "H768": "a stored mask has another size than its image",
+    "H769": "a stored mask has more pixels than are looked at",
+    # H77x: boxes of records
+    "H770": "the lists of a record's boxes have different lengths",
+    "H771": "a stored box is outside of its image",
+    "H772": "a stored box is reversed",
+    "H773": "a stored box has no area",
+    "H774": "a box has a class id below 1, and 0 is the background's",
+    # H78x: datasets as a whole
+    "H780": "two sets of shards lie beside each other under one name",
+    "H781": "a shard of a set holds no records",
+    "H782": "shards are of very unequal size",
+    "H783": "a file that the manifest lists beside the shards is missing",
+    "H784": "a record file is not in the manifest",
+    "H785": "the manifest counts other classes than the records have",
+    "H786": "records of one split have the same content",
+    "H787": "the same content is in two splits",
+    "H788": "the same rows are in two splits",
+    "H789": "rows are there more than once",
 }
 
 

@@ -48,8 +48,8 @@ class Finding:
 
     @classmethod
     def of(cls, code: str, severity: Severity, **where: Any) -> Finding:
-        """A finding that says what its code says."""
-        return cls(code=code, severity=severity, message=CODES[code], **where)
+        """A finding that says what its code says, unless `message` says it better."""
+        return cls(code=code, severity=severity, **{"message": CODES[code], **where})
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, as JSON holds them."""

@@ -1,0 +1,165 @@
+"""How the records of a file use their keys, as a plan that decodes them into columns.
+
+A dialect is a guess: which keys there are, of which kind, and which always have one value. A record that does not
+fit is refused by the core before it leaves a trace, and is tried in another dialect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rekord import _core
+from rekord._core import Fault, Problem
+from rekord.health.keyed import KeyColumn, KeyedBatch, Kind, StepColumn
+from rekord.records.frame import Stretch
+
+KINDS: dict[int, Kind] = {1: "bytes", 2: "float", 3: "int64"}
+_NUMBERS: dict[Kind, int] = {kind: number for number, kind in KINDS.items()}
+_OPTIONAL = 1  # a key that a record lacks is a hole
+
+Refusal: TypeAlias = "tuple[Problem, int] | None"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What each key is taken to hold. `single` keys have exactly one value wherever they stand."""
+
+    context: Mapping[str, Kind]
+    steps: Mapping[str, Kind] | None = None  # None: Examples, which have no steps
+    single: frozenset[str] = field(default_factory=frozenset)
+
+    def widened(self, problem: Problem, slot: int) -> Dialect | None:
+        """The dialect that also takes a record with another number of values; None where that was not its fault."""
+        keys = [*self.context, *(self.steps or ())]
+        # A step without a kind is missing to a slot of one value, and one without values to any other.
+        if problem.fault not in (Fault.WRONG_COUNT, Fault.MISSING) or keys[slot] not in self.single:
+            return None
+        # The same name may stand in both maps; both are widened then, which costs a little and is never wrong.
+        return replace(self, single=self.single - {keys[slot]})
+
+    def plans(self) -> list[_core.Plan]:
+        """The native plan of the context, and that of the steps where there are some."""
+        groups = [self.context] if self.steps is None else [self.context, self.steps]
+        return [_core.Plan([self._slot(*item) for item in group.items()], True) for group in groups]
+
+    def _slot(self, key: str, kind: Kind) -> _core.Slot:
+        ragged = key not in self.single
+        return _core.Slot(
+            key, _NUMBERS[kind], 1, ragged, False, False, _OPTIONAL, None, empty_is_missing=False
+        )
+
+
+def dialect_of(payload: bytes, *, sequence: bool) -> Dialect:
+    """The dialect of one payload that protobuf takes."""
+    if not sequence:
+        example = _decoded(_core.decode_example(payload))
+        return Dialect(_kinds_of(example), single=_single_of({key: [each] for key, each in example.items()}))
+    context, lists = _decoded(_core.decode_sequence(payload))
+    steps: dict[str, Kind] = {}
+    for key, values in lists.items():
+        kinds = [_kind_of(value) for value in values if value is not None]
+        if key:
+            steps[key] = kinds[0] if kinds else "bytes"
+    single = _single_of({**{key: [each] for key, each in context.items()}, **lists})
+    return Dialect(_kinds_of(context), steps, single)
+
+
+def mixed_steps(payload: bytes) -> tuple[str | None, list[Kind]]:
+    """The first feature list whose steps are of several kinds, and these kinds."""
+    _, lists = _decoded(_core.decode_sequence(payload))
+    for key, values in lists.items():
+        kinds = dict.fromkeys(_kind_of(value) for value in values if value is not None)
+        if len(kinds) > 1:
+            return key, list(kinds)
+    return None, []
+
+
+def _kinds_of(example: Mapping[str, Any]) -> dict[str, Kind]:
+    # A key without a kind is a hole under any kind.
+    return {key: "bytes" if value is None else _kind_of(value) for key, value in example.items() if key}
+
+
+def _single_of(features: Mapping[str, Sequence[Any]]) -> frozenset[str]:
+    return frozenset(
+        key
+        for key, values in features.items()
+        if values and all(value is not None and len(value) == 1 for value in values)
+    )
+
+
+def _kind_of(value: Any) -> Kind:
+    if isinstance(value, list):
+        return "bytes"
+    return "int64" if value.dtype == np.int64 else "float"
+
+
+def _decoded(result: Any) -> Any:
+    assert not isinstance(result, Problem), "the core refused a payload that it took before"
+    return result
+
+
+class Speaker:
+    """One dialect with the rows of it that have been decoded and not yet given out."""
+
+    def __init__(self, dialect: Dialect, pool: _core.Pool) -> None:
+        self.dialect = dialect
+        self._context = list(dialect.context.items())
+        self._steps = list((dialect.steps or {}).items())
+        plans = dialect.plans()
+        self._batch = (
+            _core.ExampleBatch(*plans, pool)
+            if dialect.steps is None
+            else _core.SequenceBatch(plans[0], plans[1], pool)
+        )
+        self._places: list[tuple[int, int, npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+        self.payload_bytes = 0
+
+    @property
+    def rows(self) -> int:
+        """How many wait to be given out."""
+        return self._batch.rows
+
+    def feed(self, stretch: Stretch, begin: int, end: int) -> tuple[int, Refusal, list[int]]:
+        """Decode the payloads from `begin` on until one is refused.
+
+        Gives how many were taken, why the next one was not, and which of those taken (by their index in the
+        stretch) may have a form that TensorFlow reads differently.
+        """
+        before = self._batch.rows
+        taken, refusal = self._batch.feed_payloads(stretch.buffer, stretch.extents, begin, end)
+        if taken:
+            begins, lengths = stretch.extents.arrays(begin, begin + taken)
+            self._places.append((stretch.first_record + begin, stretch.base, begins, lengths))
+            self.payload_bytes += int(lengths.sum())
+        odd = [begin + row - before for row in self._batch.maybe_odd if row >= before]
+        return taken, refusal, odd
+
+    def take(self, path: str) -> KeyedBatch:
+        """The rows that wait, as columns."""
+        taken: Any = self._batch.take()
+        context, lists = (taken, []) if self.dialect.steps is None else taken
+        places, self._places, self.payload_bytes = self._places, [], 0
+        return KeyedBatch(
+            path=path,
+            records=_joined([np.arange(first, first + len(begins)) for first, _, begins, _ in places]),
+            offsets=_joined([base + begins for _, base, begins, _ in places]),
+            payload_bytes=_joined([lengths for *_, lengths in places]),
+            context={
+                key: KeyColumn(kind, *column)
+                for (key, kind), column in zip(self._context, context, strict=True)
+            },
+            steps={
+                key: StepColumn(KeyColumn(kind, *column), offsets, valid)
+                for (key, kind), (column, offsets, valid) in zip(self._steps, lists, strict=True)
+            },
+            sequence=self.dialect.steps is not None,
+        )
+
+
+def _joined(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.int64)

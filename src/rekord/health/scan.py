@@ -1,0 +1,292 @@
+"""One pass over a record file that survives damage: findings where bytes are bad, columns where they are good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rekord import _core
+from rekord._core import PayloadKind
+from rekord.dataset.infer import SAMPLED_RECORDS, sampled_kind
+from rekord.dataset.read import open_frames
+from rekord.errors import RekordError
+from rekord.faults import is_wire_fault, wire_error
+from rekord.health.dialect import Dialect, Speaker, dialect_of, mixed_steps
+from rekord.health.finding import Finding, Report, Severity
+from rekord.health.keyed import KeyedBatch
+from rekord.records.frame import FrameReader, Stretch
+
+BATCH_ROWS = 4096
+BATCH_BYTES = 8 << 20
+"""A batch is given out once it has so many rows or bytes: enough to forget what each one costs."""
+
+_MOST_DIALECTS = 8
+_MOST_NEW_KEYS = 64
+"""So often a dialect is widened by keys that it lacked; beyond that keys are taken to be data, not names."""
+
+_IDLE_BYTES = 64 << 20
+
+_KIND_NOTES = {
+    PayloadKind.LIST_WITH_CONTEXT: "H711",
+    PayloadKind.EVENT: "H712",
+    PayloadKind.TEXT: "H713",
+    PayloadKind.PROTO: "H714",
+    PayloadKind.OTHER: "H715",
+}
+
+_ODDITIES: dict[int, tuple[str, Severity]] = {
+    _core.ODD_SPLIT_LIST: ("H721", "warning"),
+    _core.ODD_TWO_KINDS: ("H722", "warning"),
+    _core.ODD_ENTRY_FORM: ("H723", "warning"),
+    _core.ODD_DUPLICATE_KEY: ("H724", "warning"),
+    _core.ODD_UNKNOWN_INNER: ("H725", "warning"),
+}
+
+
+def scan_file(
+    path: str, report: Report, *, dialects: Sequence[Dialect] = ()
+) -> Iterator[Finding | KeyedBatch]:
+    """Everything in one file: a KeyedBatch for each run of records, a Finding for whatever is wrong with the bytes.
+
+    Reading goes on after damage wherever the next intact record can be found. Files and records that were read are
+    counted in `report`. Payloads that are neither Examples nor SequenceExamples are a note and give no batches.
+    `dialects` are those that other files of the dataset were seen to speak: guesses, to be tried first.
+    """
+    report.files += 1
+    try:
+        with open_frames(path) as reader:
+            yield from _FileScan(reader, report, dialects).items()
+    except RekordError as failure:
+        report.unreadable += 1
+        failure.location = failure.location.within(path=path)
+        yield Finding.from_error(failure)
+
+
+class _FileScan:
+    """One pass over one file."""
+
+    def __init__(self, reader: FrameReader, report: Report, dialects: Sequence[Dialect]) -> None:
+        self._reader = reader
+        self._report = report
+        self._known = tuple(dialects)
+        self._kind: PayloadKind | None = None
+        self._pool = _core.Pool(_IDLE_BYTES)
+        self._speakers: list[Speaker] = []  # the last one that took a record stands first
+        self._widened = 0
+        self._repeated: dict[tuple[str, str | None], Finding] = {}
+        self._damaged = False
+
+    def items(self) -> Iterator[Finding | KeyedBatch]:
+        before = self._report.records
+        goes_on = True
+        while goes_on:
+            goes_on = False
+            try:
+                for stretch in self._reader.stretches():
+                    yield from self._payloads(stretch)
+            except RekordError as failure:
+                self._damaged = True
+                explained, goes_on = self._reader.recover(failure)
+                yield Finding.from_error(explained)
+        yield from self._given_out(self._speakers)
+        yield from self._repeated.values()
+        yield from self._about_the_file(self._report.records - before)
+
+    def _payloads(self, stretch: Stretch) -> Iterator[Finding | KeyedBatch]:
+        self._report.records += len(stretch.extents)
+        self._report.payload_bytes += stretch.extents.payload_bytes()
+        strangers: dict[int, PayloadKind] = {}
+        if self._kind is None:
+            strangers = self._recognise(stretch)
+            if self._kind is not None and self._kind in _KIND_NOTES:
+                yield Finding.of(_KIND_NOTES[self._kind], "note", path=self._reader.path)
+        if self._kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE):
+            return
+        at = 0
+        while at < len(stretch.extents):
+            taken, refusal = self._taken(stretch, at, len(stretch.extents))
+            at += taken
+            yield from self._given_out(self._full())
+            if refusal is None:
+                continue
+            if is_wire_fault(refusal[0].fault):
+                strangers.pop(at, None)  # refused, which says more
+                yield self._refused(stretch, at, refusal[0])
+            else:
+                yield from self._apart(stretch, at, refusal)
+            at += 1
+        for index, kind in strangers.items():
+            yield Finding.of(
+                "H716",
+                "warning",
+                path=self._reader.path,
+                record=stretch.first_record + index,
+                offset=stretch.offset(index),
+                expected="tf.train.Example, as in most of the file",
+                found=kind.name.lower().replace("_", " "),
+            )
+
+    def _taken(self, stretch: Stretch, begin: int, end: int) -> tuple[int, tuple[_core.Problem, int] | None]:
+        """Let the dialect that fitted last decode what it can."""
+        if not self._speakers:
+            known = next((each for each in self._known if (each.steps is not None) == self._sequence), None)
+            dialect = known or Dialect({}, {} if self._sequence else None)
+            self._speakers.append(Speaker(dialect, self._pool))
+        taken, refusal, odd = self._speakers[0].feed(stretch, begin, end)
+        for index in odd:
+            self._note_oddities(stretch, index)
+        return taken, refusal
+
+    def _apart(
+        self, stretch: Stretch, index: int, refusal: tuple[_core.Problem, int]
+    ) -> Iterator[Finding | KeyedBatch]:
+        """Decode a record that the first dialect did not take."""
+        first = self._speakers[0]
+        for place, speaker in enumerate(self._speakers[1:], 1):
+            if self._takes(speaker, stretch, index):
+                self._speakers.insert(0, self._speakers.pop(place))
+                return
+        own = dialect_of(_payload(stretch, index), sequence=self._sequence)
+        merged = first.dialect.widened(*refusal) or self._merged(first.dialect, own)
+        while merged is not None:
+            # A wider dialect takes the place of the narrower one, whose rows go out first.
+            yield from self._given_out([first])
+            wider = Speaker(merged, self._pool)
+            self._speakers[0] = wider
+            taken, again, odd = wider.feed(stretch, index, index + 1)
+            for each in odd:
+                self._note_oddities(stretch, each)
+            if taken:
+                return
+            assert again is not None
+            first, merged = wider, wider.dialect.widened(*again) or self._merged(wider.dialect, own)
+        if len(self._speakers) >= _MOST_DIALECTS:
+            yield from self._given_out([self._speakers.pop()])
+        other = Speaker(next(self._known_like(own), own), self._pool)
+        if not self._takes(other, stretch, index):
+            other = Speaker(own, self._pool)
+            if not self._takes(other, stretch, index):
+                yield self._mixed(stretch, index)
+                return
+        self._speakers.insert(0, other)
+
+    def _takes(self, speaker: Speaker, stretch: Stretch, index: int) -> bool:
+        taken, _, odd = speaker.feed(stretch, index, index + 1)
+        for each in odd:
+            self._note_oddities(stretch, each)
+        return bool(taken)
+
+    def _known_like(self, own: Dialect) -> Iterator[Dialect]:
+        return (each for each in self._known if (each.steps is None) == (own.steps is None))
+
+    def _merged(self, first: Dialect, own: Dialect) -> Dialect | None:
+        """The first dialect with keys that it lacked; None where the two do not agree, or there are too many."""
+        groups = [(first.context, own.context), (first.steps or {}, own.steps or {})]
+        if any(a.get(key, kind) != kind for a, b in groups for key, kind in b.items()):
+            return None
+        if all(key in a for a, b in groups for key in b) or self._widened >= _MOST_NEW_KEYS:
+            return None
+        self._widened += 1
+        context, steps = ({**a, **b} for a, b in groups)
+        single = first.single | (own.single - first.context.keys() - (first.steps or {}).keys())
+        return Dialect(context, steps if first.steps is not None else None, single)
+
+    @property
+    def _sequence(self) -> bool:
+        return self._kind == PayloadKind.SEQUENCE
+
+    def _full(self) -> list[Speaker]:
+        return [
+            each for each in self._speakers if each.rows >= BATCH_ROWS or each.payload_bytes >= BATCH_BYTES
+        ]
+
+    def _given_out(self, speakers: Sequence[Speaker]) -> Iterator[KeyedBatch]:
+        for speaker in speakers:
+            if speaker.rows:
+                yield speaker.take(self._reader.path)
+
+    def _recognise(self, stretch: Stretch) -> dict[int, PayloadKind]:
+        """Settle what the file holds; gives the records that hold something else."""
+        self._kind = sampled_kind(stretch)
+        if self._kind != PayloadKind.EXAMPLE:
+            return {}
+        kinds = _core.recognise(stretch.buffer, stretch.extents, SAMPLED_RECORDS)
+        return {i: kind for i, kind in enumerate(kinds) if kind in _KIND_NOTES and stretch.extents.length(i)}
+
+    def _refused(self, stretch: Stretch, index: int, problem: _core.Problem) -> Finding:
+        """What protobuf would say of a payload."""
+        failure = wire_error(problem)
+        failure.location = failure.location.within(
+            path=self._reader.path, record=stretch.first_record + index, offset=stretch.offset(index)
+        )
+        return Finding.from_error(failure)
+
+    def _mixed(self, stretch: Stretch, index: int) -> Finding:
+        """A record that fits no dialect, not even its own."""
+        self._note_oddities(stretch, index)
+        feature, kinds = mixed_steps(_payload(stretch, index))
+        return Finding.of(
+            "H726",
+            "warning",
+            path=self._reader.path,
+            record=stretch.first_record + index,
+            offset=stretch.offset(index),
+            feature=feature,
+            expected="steps of one kind",
+            found=" and ".join(kinds),
+            do="write the record again with one kind for all steps",
+        )
+
+    def _note_oddities(self, stretch: Stretch, index: int) -> None:
+        for _, _, oddities in _core.survey(
+            stretch.buffer, stretch.extents, self._sequence, index, index + 1
+        ):
+            for oddity, feature in oddities.items():
+                self._note_oddity(oddity, feature, stretch, index)
+
+    def _note_oddity(self, oddity: int, feature: str | None, stretch: Stretch, index: int) -> None:
+        if oddity == _core.ODD_ENTRY_SWAPPED and self._sequence:
+            oddity = _core.ODD_ENTRY_FORM  # only the parser of sequences insists on the order
+        if oddity not in _ODDITIES:
+            return
+        code, severity = _ODDITIES[oddity]
+        known = self._repeated.get((code, feature))
+        if known is not None:
+            known.count += 1
+            return
+        self._repeated[code, feature] = Finding.of(
+            code,
+            severity,
+            path=self._reader.path,
+            record=stretch.first_record + index,
+            offset=stretch.offset(index),
+            feature=feature,
+        )
+
+    def _about_the_file(self, records: int) -> Iterator[Finding]:
+        path, compression = self._reader.path, self._reader.compression
+        named = path.lower().endswith((".gz", ".gzip", ".zz", ".zlib"))
+        if records == 0 and not self._damaged:
+            yield Finding.of("H703", "note", path=path)
+        elif named and compression == "none" and not self._damaged:
+            yield Finding.of(
+                "H701",
+                "note",
+                path=path,
+                expected="gzip or zlib, as the name says",
+                found="no compression",
+                do="read it without compression, or give it another name",
+            )
+        elif not named and compression != "none":
+            yield Finding.of(
+                "H702",
+                "note",
+                path=path,
+                expected="no compression, as far as the name says",
+                found=compression,
+                do=f'TFRecordDataset(..., compression_type="{compression.upper()}")',
+            )
+
+
+def _payload(stretch: Stretch, index: int) -> bytes:
+    begin = stretch.extents.offset(index) + _core.HEADER_BYTES
+    return bytes(stretch.buffer[begin : begin + stretch.extents.length(index)])
