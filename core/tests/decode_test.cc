@@ -1,5 +1,6 @@
 #include "decode.h"
 
+#include <algorithm>
 #include <new>
 #include <string>
 
@@ -789,6 +790,55 @@ TEST("after rows are settled their slab is nobody's, but for long strings") {
     CHECK(!reading.add_in({slab->data(), payload.size()}, slab));
     CHECK_EQ(slab.use_count(), is_long ? 2 : 1);
   }
+}
+
+// ---- Forms that TensorFlow reads differently ------------------------------------------------
+
+TEST("rows with a key twice, or in an odd form, are noted, and plain ones are not") {
+  const Buffer plain = example({entry("a", ints({1})), entry("b", strings({"x"}))});
+  const Buffer twice = example({entry("a", ints({1})), entry("b", strings({"x"})), entry("a", ints({2}))});
+  const Buffer pieces = example({entry("a", field(3, join({field(1, packed_ints({1})), field(1, Buffer{})}))),
+                                 entry("b", strings({"x"}))});
+  const Buffer stranger = example({entry("a", ints({1})),
+                                   entry("b", field(1, join({field(1, text("x")), field(9, text("y"))})))});
+  const auto plan = std::make_shared<Plan>(
+      std::vector<SlotSpec>{ragged("a", Kind::ints), ragged("b", Kind::bytes)}, true);
+  Decoder decoder(plan, Pool::create(0, true));
+  std::vector<Padded> payloads;
+  for (const Buffer& each : {plain, twice, plain, pieces, plain, stranger, plain}) payloads.emplace_back(each);
+  for (const Padded& payload : payloads) CHECK(!decoder.add(payload, nullptr));
+  CHECK(!decoder.settle());
+  std::vector<size_t> odd = decoder.maybe_odd();
+  std::sort(odd.begin(), odd.end());
+  CHECK(odd == (std::vector<size_t>{1, 3, 5}));
+  decoder.start();
+  CHECK(decoder.maybe_odd().empty());
+}
+
+TEST("a row that is refused takes the notes of the rows behind it with it") {
+  const Buffer twice = example({entry("a", ints({1})), entry("a", ints({2}))});
+  const Buffer refused = example({entry("a", ints({1, 2}))});
+  const auto plan = std::make_shared<Plan>(std::vector<SlotSpec>{slot("a", Kind::ints)}, true);
+  Decoder decoder(plan, Pool::create(0, true));
+  const Padded good(twice), bad(refused);
+  CHECK(!decoder.add(good, nullptr));
+  CHECK(!decoder.add(bad, nullptr));
+  CHECK(!decoder.add(good, nullptr));
+  CHECK_EQ(decoder.settle().problem.fault, Fault::wrong_count);
+  CHECK_EQ(decoder.rows(), 1u);
+  CHECK(decoder.maybe_odd() == std::vector<size_t>{0});
+}
+
+TEST("an empty list is a hole, or a wrong number of values, as the slot says") {
+  SlotSpec spec = with(slot("a", Kind::ints), Missing::hole);
+  Reading lenient({spec});
+  CHECK(!lenient.add(example({entry("a", ints({}))})));
+  CHECK_EQ(lenient.take(), "a: -");
+  spec.empty_is_missing = false;
+  Reading exact({spec});
+  CHECK_EQ(exact.add(example({entry("a", ints({}))})).problem.fault, Fault::wrong_count);
+  CHECK(!exact.add(example({})));
+  CHECK_EQ(exact.take(), "a: -");
 }
 
 }  // namespace

@@ -65,7 +65,9 @@ def dialect_of(payload: bytes, *, sequence: bool) -> Dialect:
         kinds = [_kind_of(value) for value in values if value is not None]
         if key:
             steps[key] = kinds[0] if kinds else "bytes"
-    single = _single_of({**{key: [each] for key, each in context.items()}, **lists})
+    # A name that stands in both maps is single where it is in both.
+    both = {key: [context[key], *lists.get(key, ())] for key in context}
+    single = _single_of({**lists, **both})
     return Dialect(_kinds_of(context), steps, single)
 
 
@@ -112,7 +114,7 @@ class Speaker:
         self._steps = list((dialect.steps or {}).items())
         plans = dialect.plans()
         self._batch = (
-            _core.ExampleBatch(*plans, pool)
+            _core.ExampleBatch(plans[0], pool)
             if dialect.steps is None
             else _core.SequenceBatch(plans[0], plans[1], pool)
         )
