@@ -23,7 +23,10 @@ from rekord.errors import (
     WireError,
 )
 from rekord.health.check import check
+from rekord.health.diff import diff
 from rekord.health.finding import Finding, Report
+from rekord.health.salvage import salvage
+from rekord.health.stats.run import stats
 from rekord.location import Location
 from rekord.schema import (
     Boxes,
@@ -81,12 +84,15 @@ __all__ = [
     "check",
     "compat",
     "decode",
+    "diff",
     "encode",
     "infer",
     "layouts",
     "open",
     "records",
+    "salvage",
     "sources",
+    "stats",
     "write",
 ]
 

@@ -42,6 +42,12 @@ CODES: dict[str, str] = {
     "S130": "the values of a column are of a type that no feature holds",
     "S131": "no one shape describes the values of a column",
     "S132": "a row is not a mapping of column names to values",
+    # S133 to S137: tf.io specs in Python files
+    "S133": "the file of a tf.io spec is not Python",
+    "S134": "a tf.io spec is not written as literals",
+    "S135": "the file has no such tf.io spec",
+    "S136": "this is no dict of tf.io features",
+    "S137": "a tf.io feature is not one that TensorFlow takes",
     # F1xx: the frames of a record file
     "F101": "length checksum does not match",
     "F102": "payload checksum does not match",
@@ -190,6 +196,9 @@ CODES: dict[str, str] = {
     "X536": "a file of a TFDS dataset cannot be read",
     "X537": "a TFDS feature has no like in a schema",
     "X539": "the elements of a dataset cannot become rows",
+    # X54x: what `salvage` met
+    "X540": "there is no intact record here",
+    "X541": "a shard has fewer records than the manifest says",
     # X545 to X549: what `check` needs of a dataset and of the disk
     "X545": "a shard is not what dataset_info.json says",
     "X546": "there is no room to sort what was read",
@@ -218,6 +227,20 @@ CODES: dict[str, str] = {
     "U614": "a column cannot be part of a TFDS dataset",
     "U615": "a name that TFDS does not take",
     "U616": "a source that can be read once is read again",
+    # U63x: places for `salvage`
+    "U630": "there is something at the output already",
+    "U631": "the output and the input are not two places apart",
+    "U632": "a file is to be salvaged to a folder",
+    # U634 and U635: messages of TensorFlow, and specs
+    "U634": "a message is not one that rekord knows",
+    "U635": "this names no tf.io spec",
+    # U640 and U641: what `stats` was asked for
+    "U640": "the name of a file of statistics does not say its form",
+    "U641": "a report would replace a file that is in use",
+    # U645 to U649: what `diff` was asked for
+    "U645": "no record has the key",
+    "U646": "a key cannot tell records apart",
+    "U647": "there are more records than a key can be matched for",
     # H7xx: findings about data that can be read
     "H701": "named as compressed, but it is not",
     "H702": "compressed, but its name does not say so",

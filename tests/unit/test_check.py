@@ -52,7 +52,8 @@ BROKEN = example(entry("label", feature(("float", length_delimited(1, b"abc"))))
 
 
 def said(report: rk.Report) -> list[tuple[str, str, int | None, str | None]]:
-    return [(f.code, f.severity, f.record, f.feature) for f in report.findings]
+    """All findings but that the same record stands there several times, which most of these files are made of."""
+    return [(f.code, f.severity, f.record, f.feature) for f in report.findings if f.code != "H789"]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_good_report_has_all_its_fields(put_records: PutFile) -> None:
 
 
 def test_a_finding_has_all_its_fields_and_is_json(put_file: PutFile) -> None:
-    data = frames([EXAMPLE, EXAMPLE, EXAMPLE])
+    data = frames(example_bytes({"label": [i]}) for i in range(3))
     path = put_file(corrupt_payload(data, 1))
     at = frame_offsets(data)
     report = rk.check(path)
@@ -184,7 +185,7 @@ def test_a_file_without_records_is_noted(put_file: PutFile) -> None:
 
 
 def test_findings_beyond_the_limit_are_counted_and_still_decide(put_records: PutFile) -> None:
-    path = put_records([*[EXAMPLE] * 10, *[BROKEN] * 9])
+    path = put_records([*(example_bytes({"label": [i]}) for i in range(10)), *[BROKEN] * 9])
     report = rk.check(path, max_findings=4)
     assert (len(report.findings), report.not_listed, report.errors) == (4, 5, 9)
     assert [finding.record for finding in report.findings] == [10, 11, 12, 13]
@@ -196,10 +197,10 @@ def test_findings_beyond_the_limit_are_counted_and_still_decide(put_records: Put
 
 
 def test_every_file_of_a_folder_is_checked_and_named(put_file: PutFile, tmp_path: Path) -> None:
-    data = frames([EXAMPLE] * 3)
-    put_file(data, "a.tfrecord")
-    bad = put_file(corrupt_payload(data, 0), "b.tfrecord")
-    put_file(data, "c.tfrecord")
+    data = [frames(example_bytes({"label": [i]}) for i in range(first, first + 3)) for first in (0, 3, 6)]
+    put_file(data[0], "a.tfrecord")
+    bad = put_file(corrupt_payload(data[1], 0), "b.tfrecord")
+    put_file(data[2], "c.tfrecord")
     page = put_file(b"<!DOCTYPE html><html></html>", "d.tfrecord")
     report = rk.check(tmp_path)
     assert (report.files, report.records, report.errors) == (4, 8, 2)

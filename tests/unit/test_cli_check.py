@@ -25,9 +25,17 @@ from rekord.testing import (
     int64_list,
 )
 
-GOOD = frames(example_bytes({"label": [i], "text": [b"row"]}) for i in range(20))
+
+
+def rows(first: int) -> bytes:
+    """Twenty records that no other number gives, all of the same size."""
+    return frames(example_bytes({"label": [first + i], "text": [b"row"]}) for i in range(20))
+
+
+GOOD = rows(0)
 ODD = frames(
-    [example(features([entry("a", feature(("int64", int64_list([1])), ("float", float_list([2.0]))))]))] * 3
+    example(features([entry("a", feature(("int64", int64_list([1])), ("float", float_list([number]))))]))
+    for number in (2.0, 3.0, 4.0)
 )
 
 
@@ -36,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
     data = tmp_path / "data"
     data.mkdir()
     for shard in range(3):
-        (data / f"train-{shard:05}-of-00003.tfrecord").write_bytes(GOOD)
+        (data / f"train-{shard:05}-of-00003.tfrecord").write_bytes(rows(20 + 20 * shard))
     return data
 
 
@@ -133,7 +141,7 @@ def test_errors_beside_notes_are_counted_apart(folder: Path, capsys: pytest.Capt
     shard(folder, 1).write_bytes(corrupt_length(GOOD, 3))
     assert run(["check", str(folder)]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-2].startswith("2 findings (1 error, 1 note) · ")
+    assert lines[-2].startswith("3 findings (1 error, 1 warning, 1 note) · ")
     assert lines[-1] == "next: rekord explain F101"
 
 
@@ -149,7 +157,7 @@ def test_a_payload_that_protobuf_refuses_is_not_a_good_record(
 
 
 def many_damaged(times: int) -> bytes:
-    data = GOOD * times
+    data = b"".join(rows(20 * i) for i in range(10, 10 + times))
     for index in range(0, 20 * times, 2):
         data = corrupt_payload(data, index)
     return data
@@ -234,7 +242,7 @@ def test_hostile_names_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureF
         features([entry("k\x1b]0;x\x07", feature(("int64", int64_list([1])), ("bytes", bytes_list([b"x"]))))])
     )
     (data / "b.tfrecord").write_bytes(frames([payload]))
-    (data / os.fsdecode(b"c\xff.tfrecord")).write_bytes(GOOD[:-1])
+    (data / os.fsdecode(b"c\xff.tfrecord")).write_bytes(rows(20)[:-1])
     assert run(["check", str(data)]) == 1
     printed = capsys.readouterr()
     assert not {"\x1b", "\x07"} & set(printed.out + printed.err)

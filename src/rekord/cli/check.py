@@ -23,6 +23,7 @@ from rekord.cli.render import (
 
 if TYPE_CHECKING:
     from rekord.health.finding import Finding, Report
+    from rekord.schema import Schema
     from rekord.storage.files import Readable
 
 DETAILED_FINDINGS = 10
@@ -51,34 +52,49 @@ def check(
             parser=whole_number("--max-findings", do=_HINT),
         ),
     ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="FILE",
+            help="What records must be: a schema's JSON, or a schema.pbtxt.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Read every record and say what is wrong, and where. Exit code 1 where there is an error."""
-    from rekord.dataset.read import record_files
-    from rekord.health.check import MAX_FINDINGS, check_files
+    from rekord.cli import write_options
+    from rekord.health import check as health
 
-    files = record_files(paths[0] if len(paths) == 1 else paths)
+    declared = write_options.schema(schema)
+    path: str | list[str] = paths[0] if len(paths) == 1 else paths
     if as_json:
-        report = check_files(files, max_findings=MAX_FINDINGS if max_findings is None else max_findings)
+        listed = health.MAX_FINDINGS if max_findings is None else max_findings
+        report = health.check(path, declared, max_findings=listed)
         out.say_json(report.to_dict())
     else:
-        report = check_aloud(files, folder=paths[0] if len(paths) == 1 else "", max_findings=max_findings)
+        report = check_aloud(path, declared, max_findings=max_findings)
     if report.unreadable:
         return 3
     return 0 if report.ok else 1
 
 
-def check_aloud(files: list[str], *, folder: str = "", max_findings: int | None = None) -> Report:
+def check_aloud(
+    path: str | list[str], schema: Schema | None = None, *, max_findings: int | None = None
+) -> Report:
     """Check files and say each finding when it is met, then the sum of it."""
     from rekord.cli.progress import Progress
     from rekord.health.check import checked
     from rekord.health.finding import Report
+    from rekord.health.place import look_at
 
     report = Report()
-    listing = Listing(shown_below(folder, files), max_findings)
+    place = look_at(path)
+    listing = Listing(shown_below(path if isinstance(path, str) else "", place.paths), max_findings)
     began = time.perf_counter()
-    with Progress(report, files=len(files)) as progress:
-        for finding in checked(files, report):
+    with Progress(report, files=len(place.paths)) as progress:
+        for finding in checked(place, report, schema):
             report.errors += finding.severity == "error"
             lines = listing.lines(finding)
             if lines:

@@ -1,43 +1,49 @@
-"""`rekord explain`: what a code means, and what to do about it."""
+"""`rekord explain`: what a code, or a message of TensorFlow, means, and what to do about it."""
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rekord.cli import out
-from rekord.cli.render import clean, cut
+from rekord.cli.render import clean, cut, detail_lines
 from rekord.codes import CODES, page
 from rekord.errors import RekordError, error
 
+if TYPE_CHECKING:
+    from rekord.health.tf_known import Explanation
+
 _MOST_SUGGESTED = 4
+_LONGEST_CODE = 12
+_CODE = re.compile(r"\b[A-Z]\d{3}\b")
+_ERROR_CLASS = re.compile(r"\b[A-Z]\w{2,40}(?:Error|Exception|Loss)\b")
 
 
 def explain(
-    code: Annotated[
-        str | None,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="[CODE]", show_default=False, help="Such as F102; without it, all are listed."
+            metavar="[CODE | MESSAGE]",
+            show_default=False,
+            help="Such as F102, or what TensorFlow said; without it, all codes are listed.",
         ),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Say what an error code means, how it comes about and what to do."""
-    if code is None:
-        for each, title in CODES.items():
-            out.say((each, "bold"), f"  {title}")
+    """Say what an error code, or a message of TensorFlow, means, how it comes about and what to do."""
+    if not words:
+        _list_codes(as_json=as_json)
         return 0
-    known = code.strip().upper()
-    if known not in CODES:
-        raise _unknown(code.strip())
-    text = page_of(known)
-    if out.is_terminal(sys.stdout):
-        from rich.markdown import Markdown
-
-        out.console(sys.stdout).print(Markdown(text))
+    text = " ".join(words).strip()
+    if text.upper() in CODES:
+        _say_page(text.upper(), as_json=as_json)
+    elif not any(letter.isspace() for letter in text) and len(text) <= _LONGEST_CODE:
+        raise _unknown(text)
     else:
-        out.say(text)
+        _explain_message(text, as_json=as_json)
     return 0
 
 
@@ -50,6 +56,65 @@ def page_of(code: str) -> str:
     return (
         text or f"# {code}: {CODES[code]}\n\nThere is no page about this code in this installation."
     ).rstrip()
+
+
+def _list_codes(*, as_json: bool) -> None:
+    if as_json:
+        out.say_json({"codes": [{"code": each, "title": title} for each, title in CODES.items()]})
+        return
+    for each, title in CODES.items():
+        out.say((each, "bold"), f"  {title}")
+
+
+def _say_page(code: str, *, as_json: bool) -> None:
+    text = page_of(code)
+    if as_json:
+        out.say_json({"code": code, "title": CODES[code], "text": text})
+    elif out.is_terminal(sys.stdout):
+        from rich.markdown import Markdown
+
+        out.console(sys.stdout).print(Markdown(text))
+    else:
+        out.say(text)
+
+
+def _explain_message(text: str, *, as_json: bool) -> None:
+    from rekord.health.tf_messages import explained
+
+    explanation = explained(text)
+    if explanation is not None:
+        _say_explanation(explanation, as_json=as_json)
+        return
+    # What rekord itself said has its code in it.
+    code = next((each for each in _CODE.findall(text[-100_000:]) if each in CODES), None)
+    if code is None:
+        raise _not_recognised(text)
+    _say_page(code, as_json=as_json)
+
+
+def _say_explanation(explanation: Explanation, *, as_json: bool) -> None:
+    details = [("says", explanation.says), ("happens", explanation.how)]
+    details += [("do", line) for line in explanation.do]
+    details += [("code", f"rekord explain {explanation.code}      ({CODES[explanation.code]})")]
+    if as_json:
+        text = "\n".join([f"{label}: {line}" for label, line in details])
+        out.say_json({"code": explanation.code, "title": explanation.title, "text": text})
+        return
+    out.say((clean(explanation.title), "bold"))
+    for line in detail_lines(*details):
+        out.say(*line)
+
+
+def _not_recognised(text: str) -> RekordError:
+    named = _ERROR_CLASS.search(text[-100_000:])
+    understood = f"the error's class, {named[0]}, and nothing that rekord knows beside it" if named else None
+    return error(
+        "U634",
+        "this message is not one that rekord knows",
+        expected="a code, or a message of TensorFlow about records, such as `Key: label.  Data types don't match`",
+        found=understood or cut(clean(text)),
+        do="paste the line that begins with the error's name, whole; or look at the data: rekord check PATH",
+    )
 
 
 def _unknown(code: str) -> RekordError:

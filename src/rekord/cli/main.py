@@ -13,11 +13,14 @@ import typer
 from rekord.cli import out
 from rekord.cli.check import check
 from rekord.cli.demo import demo
+from rekord.cli.diff import diff
 from rekord.cli.explain import explain
 from rekord.cli.help import Command, Group
 from rekord.cli.infer import infer
 from rekord.cli.render import clean, cut, failure_lines
+from rekord.cli.salvage import salvage
 from rekord.cli.show import show
+from rekord.cli.stats import stats
 from rekord.cli.usage import UsageFailure, explained
 from rekord.cli.view import view
 from rekord.cli.write import write
@@ -52,7 +55,7 @@ def root(
         raise typer.Exit(WRONG_USAGE)
 
 
-for verb in (write, check, show, infer, explain, demo):
+for verb in (write, check, salvage, stats, diff, show, infer, explain, demo):
     app.command(cls=Command)(verb)
 app.command(
     cls=Command, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}

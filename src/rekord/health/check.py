@@ -1,46 +1,133 @@
-"""`rk.check`: is every byte of these record files what it should be?"""
+"""`rk.check`: is everything in these record files what it should be?"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 
-from rekord.dataset.read import record_files
+from rekord.dataset.read import PathLike
 from rekord.health.finding import Finding, Report
+from rekord.health.keyed import KeyedBatch
+from rekord.health.place import Place, look_at
+from rekord.health.rule import Rule
+from rekord.health.rules import learn, rules_for, rules_without
+from rekord.health.rules.listed import ClassCounts, Digests, manifest_findings
+from rekord.health.rules.listed_tfds import tfds_findings
+from rekord.health.rules.same_content import SameContent
+from rekord.health.rules.shards import shard_findings
 from rekord.health.scan import scan_file
+from rekord.schema import Schema
 
 MAX_FINDINGS = 1000
 
+_SAMPLED_FILES = 64
+_SAMPLED_RECORDS = 10_000
+"""Records without a schema are held against most of these, taken from the fronts of files spread over all."""
+
 
 def check(
-    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    path: PathLike | Sequence[PathLike],
+    schema: Schema | PathLike | None = None,
     *,
     max_findings: int | None = MAX_FINDINGS,
 ) -> Report:
     """Read every record of a file, folder or glob and report what is wrong with it.
 
-    Lengths, checksums, compression, where files end, and what the payloads are. Reading goes on after damage
-    wherever the next intact record can be found. Findings beyond `max_findings` are counted, not listed.
+    Lengths, checksums, compression and messages; whether the shards are all there and what their manifest says;
+    whether each record is what the schema declares, and its images, masks and boxes are sound; whether anything is
+    there twice, above all in two splits. Without a schema that of the manifest counts, and without a manifest what
+    most records have in common. Reading goes on after damage wherever the next intact record can be found. Findings
+    beyond `max_findings` are counted, not listed.
     """
-    return check_files(record_files(path), max_findings=max_findings)
-
-
-def check_files(paths: Sequence[str], *, max_findings: int | None = MAX_FINDINGS) -> Report:
-    """The same for record files that have been found already."""
+    if schema is not None and not isinstance(schema, Schema):
+        schema = Schema.load(schema)
     report = Report()
-    for finding in checked(paths, report):
-        if finding.severity == "error":
-            report.errors += 1
-        if max_findings is None or len(report.findings) < max_findings:
-            report.findings.append(finding)
-        else:
-            report.not_listed += 1
+    for finding in checked(look_at(path), report, schema):
+        report.add(finding, max_findings)
     return report
 
 
-def checked(paths: Sequence[str], report: Report) -> Iterator[Finding]:
-    """The findings of each file as they are met; what was read is counted in `report`."""
-    for path in paths:
-        for item in scan_file(path, report):
-            if isinstance(item, Finding):
+def checked(place: Place, report: Report, schema: Schema | None = None) -> Iterator[Finding]:
+    """The findings as they are met, file by file and then those about the whole; `report` counts what was read."""
+    yield from place.findings
+    with ExitStack() as stack:
+        digests = stack.enter_context(Digests()) if place.listing is not None else None
+        rules = _rules(place, schema, stack)
+        records: dict[str, int] = {}  # of files without damage
+        payload_bytes: dict[str, int] = {}
+        for path in place.paths:
+            before = report.records, report.payload_bytes
+            damaged = False
+            for item in scan_file(path, report):
+                if isinstance(item, Finding):
+                    damaged = damaged or item.severity == "error"
+                    yield item
+                else:
+                    for rule in rules:
+                        yield from rule.see(item)
+            for rule in rules:
+                yield from rule.end_file(path)
+            if not damaged:
+                records[path] = report.records - before[0]
+                payload_bytes[path] = report.payload_bytes - before[1]
+                if digests is not None:
+                    digests.add(path)
+        for rule in rules:
+            yield from rule.end()
+        yield from _about_the_whole(place, records, payload_bytes, digests)
+
+
+def _rules(place: Place, schema: Schema | None, stack: ExitStack) -> list[Rule]:
+    declared = place.schema if schema is None else schema
+    rules: list[Rule]
+    if declared is not None:
+        rules = rules_for(declared, tfds=schema is None and place.tfds is not None)
+    else:
+        rules = rules_without(learn(_sampled(place.paths)))
+    same = SameContent(
+        place.split_of,
+        declared,
+        None if place.listing is None else place.listing.key,
+        guessed_splits=not place.splits_are_told,
+    )
+    stack.callback(same.close)
+    rules.append(same)
+    if place.listing is not None:
+        rules.append(ClassCounts(place.listing))
+    return rules
+
+
+def _sampled(paths: Sequence[str]) -> Iterator[KeyedBatch]:
+    """Records from the fronts of files that are spread over all of them."""
+    step = -(-len(paths) // _SAMPLED_FILES)
+    chosen = paths[:: max(step, 1)]
+    for path in chosen:
+        aside = Report()  # the pass itself counts, and says what is wrong
+        for item in scan_file(path, aside, enough_records=-(-_SAMPLED_RECORDS // len(chosen))):
+            if isinstance(item, KeyedBatch):
                 yield item
+
+
+def _about_the_whole(
+    place: Place, records: dict[str, int], payload_bytes: dict[str, int], digests: Digests | None
+) -> Iterator[Finding]:
+    """What is wrong with the files as a set."""
+    if place.files_were_named:
+        return
+    listed = () if place.listing is None else place.listing.shards
+    yield from shard_findings(place.paths, _sizes_bytes(place.paths), records, listed=listed)
+    if place.listing is not None and digests is not None:
+        yield from manifest_findings(place.listing, place.paths, records, digests)
+    elif place.folder is not None and place.tfds is not None:
+        yield from tfds_findings(place.folder, place.paths, records, payload_bytes)
+
+
+def _sizes_bytes(paths: Sequence[str]) -> dict[str, int]:
+    sizes = {}
+    for path in paths:
+        try:
+            sizes[path] = os.stat(path).st_size
+        except OSError:
+            continue  # it cannot be read, which has been said
+    return sizes

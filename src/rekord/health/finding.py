@@ -73,6 +73,14 @@ class Report:
         """True where no finding is an error."""
         return self.errors == 0
 
+    def add(self, finding: Finding, max_findings: int | None) -> None:
+        """List a finding, or count it where there are enough."""
+        self.errors += finding.severity == "error"
+        if max_findings is None or len(self.findings) < max_findings:
+            self.findings.append(finding)
+        else:
+            self.not_listed += 1
+
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON holds it."""
         return {

@@ -43,18 +43,18 @@ _ODDITIES: dict[int, tuple[str, Severity]] = {
 
 
 def scan_file(
-    path: str, report: Report, *, dialects: Sequence[Dialect] = ()
+    path: str, report: Report, *, enough_records: int | None = None
 ) -> Iterator[Finding | KeyedBatch]:
     """Everything in one file: a KeyedBatch for each run of records, a Finding for whatever is wrong with the bytes.
 
     Reading goes on after damage wherever the next intact record can be found. Files and records that were read are
     counted in `report`. Payloads that are neither Examples nor SequenceExamples are a note and give no batches.
-    `dialects` are those that other files of the dataset were seen to speak: guesses, to be tried first.
+    With `enough_records`, reading ends soon after so many.
     """
     report.files += 1
     try:
         with open_frames(path) as reader:
-            yield from _FileScan(reader, report, dialects).items()
+            yield from _FileScan(reader, report).items(enough_records)
     except RekordError as failure:
         report.unreadable += 1
         failure.location = failure.location.within(path=path)
@@ -64,10 +64,9 @@ def scan_file(
 class _FileScan:
     """One pass over one file."""
 
-    def __init__(self, reader: FrameReader, report: Report, dialects: Sequence[Dialect]) -> None:
+    def __init__(self, reader: FrameReader, report: Report) -> None:
         self._reader = reader
         self._report = report
-        self._known = tuple(dialects)
         self._kind: PayloadKind | None = None
         self._pool = _core.Pool(_IDLE_BYTES)
         self._speakers: list[Speaker] = []  # the last one that took a record stands first
@@ -75,7 +74,7 @@ class _FileScan:
         self._repeated: dict[tuple[str, str | None], Finding] = {}
         self._damaged = False
 
-    def items(self) -> Iterator[Finding | KeyedBatch]:
+    def items(self, enough_records: int | None) -> Iterator[Finding | KeyedBatch]:
         before = self._report.records
         goes_on = True
         while goes_on:
@@ -83,6 +82,9 @@ class _FileScan:
             try:
                 for stretch in self._reader.stretches():
                     yield from self._payloads(stretch)
+                    if enough_records is not None and self._report.records - before >= enough_records:
+                        yield from self._given_out(self._speakers)
+                        return
             except RekordError as failure:
                 self._damaged = True
                 explained, goes_on = self._reader.recover(failure)
@@ -128,9 +130,7 @@ class _FileScan:
     def _taken(self, stretch: Stretch, begin: int, end: int) -> tuple[int, tuple[_core.Problem, int] | None]:
         """Let the dialect that fitted last decode what it can."""
         if not self._speakers:
-            known = next((each for each in self._known if (each.steps is not None) == self._sequence), None)
-            dialect = known or Dialect({}, {} if self._sequence else None)
-            self._speakers.append(Speaker(dialect, self._pool))
+            self._speakers.append(Speaker(Dialect({}, {} if self._sequence else None), self._pool))
         taken, refusal, odd = self._speakers[0].feed(stretch, begin, end)
         for index in odd:
             self._note_oddities(stretch, index)
@@ -161,22 +161,17 @@ class _FileScan:
             first, merged = wider, wider.dialect.widened(*again) or self._merged(wider.dialect, own)
         if len(self._speakers) >= _MOST_DIALECTS:
             yield from self._given_out([self._speakers.pop()])
-        other = Speaker(next(self._known_like(own), own), self._pool)
-        if not self._takes(other, stretch, index):
-            other = Speaker(own, self._pool)
-            if not self._takes(other, stretch, index):
-                yield self._mixed(stretch, index)
-                return
-        self._speakers.insert(0, other)
+        other = Speaker(own, self._pool)
+        if self._takes(other, stretch, index):
+            self._speakers.insert(0, other)
+        else:
+            yield self._mixed(stretch, index)
 
     def _takes(self, speaker: Speaker, stretch: Stretch, index: int) -> bool:
         taken, _, odd = speaker.feed(stretch, index, index + 1)
         for each in odd:
             self._note_oddities(stretch, each)
         return bool(taken)
-
-    def _known_like(self, own: Dialect) -> Iterator[Dialect]:
-        return (each for each in self._known if (each.steps is None) == (own.steps is None))
 
     def _merged(self, first: Dialect, own: Dialect) -> Dialect | None:
         """The first dialect with keys that it lacked; None where the two do not agree, or there are too many."""

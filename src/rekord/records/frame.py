@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Literal
 
 from rekord import _core
-from rekord.errors import RekordError, error
+from rekord._core import Fault
+from rekord.errors import CompressionError, RekordError, error
 from rekord.faults import frame_error
 from rekord.location import Location
-from rekord.records.compression import Source, open_stream, read_head
+from rekord.records.compression import Source, Stream, open_stream, read_head
 from rekord.records.sniff import TAIL_BYTES, Foreign, recognise
 
 SLAB_BYTES = 512 * 1024
@@ -23,11 +25,12 @@ SLAB_BYTES = 512 * 1024
 EVIDENCE_BYTES = 16 << 20
 """How far an error looks for the next intact frame before it does without that evidence."""
 
-_SEARCH_BYTES = 64 << 20
+SEARCH_BYTES = 64 << 20
 _SEARCH_FACTOR = 8
 """A search for the next frame verifies so many bytes in vain, and so many more for each byte searched."""
 
 _FRAME_CODES = ("F101", "F102", "F103", "F104", "F105")
+_CUT_SHORT = (Fault.CUT_HEADER, Fault.CUT_RECORD, Fault.IMPOSSIBLE_LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +54,27 @@ class Stretch:
 class FrameReader:
     """One pass over one record file, which it closes at the end.
 
-    `sized` says that the file knows its size and can be read from anywhere; a pipe cannot.
+    `sized` says that the file knows its size and can be read from anywhere; a pipe cannot. A `stream` of the
+    file that has been opened already is read in place of the file's own. A search after damage may verify
+    `search_bytes` in vain.
     """
 
-    def __init__(self, file: Source, *, path: str, sized: bool, slab_bytes: int = SLAB_BYTES) -> None:
+    def __init__(
+        self,
+        file: Source,
+        *,
+        path: str,
+        sized: bool,
+        slab_bytes: int = SLAB_BYTES,
+        stream: Stream | None = None,
+        search_bytes: int = SEARCH_BYTES,
+    ) -> None:
         self.path = path
         self._file = file
         self._seekable = sized
+        self._stream: Stream
         try:
-            self._stream, self._head = open_stream(file, sized=sized)
+            self._stream, self._head = (stream, b"") if stream else open_stream(file, sized=sized)
         except BaseException:
             file.close()
             raise
@@ -69,8 +84,11 @@ class FrameReader:
         self._base = 0
         self._skip = 0  # bytes of a broken frame whose length can be trusted
         self._eof = False
-        self._search_bytes = _SEARCH_BYTES  # that may still be verified in vain after damage
+        self._broken: CompressionError | None = None  # why the stream ends where it does
+        self._search_bytes = search_bytes  # that may still be verified in vain after damage
         self.record = 0
+        self.left_by: Literal["skip", "search"] | None = None
+        """How the last damage was left: None where no frame was found behind it."""
 
     @property
     def compression(self) -> str:
@@ -81,6 +99,11 @@ class FrameReader:
     def offset(self) -> int:
         """Where in the stream the next frame begins, or the one that could not be read."""
         return self._base + self._begin
+
+    @property
+    def read_bytes(self) -> int:
+        """How many bytes of the stream have been read, those ahead of the next frame included."""
+        return self._base + self._end
 
     def __enter__(self) -> FrameReader:
         return self
@@ -115,6 +138,8 @@ class FrameReader:
                 self.record += len(extents)
                 self._begin += consumed
                 yield stretch
+            if self._broken is not None and (not needed if problem is None else problem.fault in _CUT_SHORT):
+                raise self._broken
             if problem is not None:
                 self._skip = needed
                 raise frame_error(
@@ -133,15 +158,26 @@ class FrameReader:
         """Move past damage to the next intact frame, and give its offset; None where there is none.
 
         `within` limits how many bytes are searched. A frame with a good length and a bad payload is skipped
-        whole where the next header, or the end of the file, follows it; otherwise every byte is tried.
+        whole where the next header, or the end of the file, follows it; otherwise every byte is tried. Frames
+        that end with the skipped one are no part of its payload, which a checksum follows: they are found.
         """
-        start = self.offset
         skip, self._skip = self._skip, 0
         if skip and self._follows(skip):
-            self._begin += skip
+            inside = self._inside(skip)
+            self._begin += skip if inside is None else inside
             self.record += 1
+            self.left_by = "skip" if inside is None else "search"
             return None if self._at_end() else self.offset
-        self._begin += 1
+        self._begin = min(self._begin + 1, self._end)
+        found = self.search(within=within)
+        if found is not None:
+            self.record += 1
+        return found
+
+    def search(self, *, within: int | None = None) -> int | None:
+        """Move to the next place where a frame with both checksums is, at once or further on; as `resume`."""
+        start = self.offset
+        self.left_by = None
         while within is None or self.offset - start < within:
             found, moved, needed, spent = _core.find_frame(
                 self._buffer, self._begin, self._end, self._remaining(), self._search_bytes
@@ -149,7 +185,7 @@ class FrameReader:
             self._begin += moved
             self._search_bytes += moved * _SEARCH_FACTOR - spent
             if found:
-                self.record += 1
+                self.left_by = "search"
                 return self.offset
             if self._eof:
                 self._begin = self._end
@@ -172,10 +208,7 @@ class FrameReader:
         if foreign is not None:
             return self._foreign_error(foreign), False
         first = self._first_bytes()[:8]
-        try:
-            found = self.resume(within=within)
-        except RekordError:
-            found = None  # the search met damage of its own; the first failure is the one to report
+        found = self.resume(within=within)
         if found is not None:
             failure.likely = f"bytes changed after writing: the next frame, at byte {found:,}, is intact"
         elif at_start and failure.code == "F101":
@@ -195,8 +228,12 @@ class FrameReader:
     def _fill(self) -> None:
         if self._end == len(self._buffer):
             return  # a read without room gives nothing, which would look like the end of the file
+        count = 0
         with memoryview(self._buffer) as view:
-            count = self._stream.readinto(view[self._end :])
+            try:
+                count = self._stream.readinto(view[self._end :])
+            except CompressionError as failure:
+                self._broken = failure  # told when what came before it has been given out
         self._end += count
         if not count:
             self._eof = True
@@ -222,6 +259,22 @@ class FrameReader:
         # Up to `_end`: what the buffer holds behind it is left over from earlier.
         after = self._buffer[self._begin + skip : min(self._begin + skip + _core.HEADER_BYTES, self._end)]
         return (not after and self._eof) or _core.header_agrees(after)
+
+    def _inside(self, skip: int) -> int | None:
+        """Where, in the next `skip` bytes, a run of intact frames begins that ends just where they end."""
+        at = 1
+        while True:
+            begin, end = self._begin + at, self._begin + skip
+            found, moved, _, spent = _core.find_frame(
+                self._buffer, begin, end, end - begin, self._search_bytes
+            )
+            self._search_bytes += moved * _SEARCH_FACTOR - spent
+            if not found:
+                return None
+            _, consumed, _, problem = _core.scan(self._buffer, begin + moved, end, end - begin - moved)
+            if problem is None:
+                return at + moved
+            at += moved + consumed
 
     def _at_end(self) -> bool:
         return self._eof and self._begin == self._end

@@ -1,0 +1,108 @@
+"""`rekord salvage`: every intact record to a new place, with the list of gaps."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from rekord.cli import out
+from rekord.cli.render import Piece, clean, count
+
+if TYPE_CHECKING:
+    from rekord.health.finding import Report
+    from rekord.health.salvage_copy import SalvageReport
+    from rekord.health.salvage_walk import Gap
+
+LISTED_GAPS = 100
+"""So many gaps get a line of their own; a person reads no more of that."""
+
+
+def salvage(
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="A record file, folder or pattern.", show_default=False)
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="OUT", help="A new file for a file, a new folder else.", show_default=False),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Copy every intact record to a new place and list what is lost. Exit code 1 where there are gaps."""
+    from rekord.health.salvage import salvaged
+    from rekord.health.salvage_copy import SalvageReport
+
+    report = SalvageReport()
+    if as_json:
+        salvaged(source, target, report)
+        out.say_json(report.to_dict())
+    else:
+        _salvage_aloud(source, target, report)
+    return 0 if report.ok else 1
+
+
+def _salvage_aloud(source: str, target: str, report: SalvageReport) -> None:
+    """Salvage, and say each gap when it is met, then the sum of it."""
+    from rekord.cli.progress import Progress
+    from rekord.health.salvage import salvaged
+
+    # The line reads `files`, `records` and `payload_bytes`, which both reports have.
+    with Progress(cast("Report", report), files=_file_count(source)) as progress:
+
+        def say(gap: Gap) -> None:
+            listed = len(report.gaps) + report.not_listed
+            if listed <= LISTED_GAPS:
+                with progress.aside():
+                    out.say(*_line(gap, source))
+                    out.flush()
+
+        salvaged(source, target, report, on_gap=say)
+    for line in _summary(report):
+        out.say(*line)
+
+
+def _file_count(source: str) -> int:
+    """How many files there are, where someone watches; what is wrong with them is said elsewhere."""
+    from rekord.dataset.read import record_files
+    from rekord.errors import RekordError
+
+    if not out.is_terminal(sys.stderr):
+        return 0
+    try:
+        return len(record_files(source))
+    except RekordError:
+        return 0
+
+
+def _line(gap: Gap, source: str) -> list[Piece]:
+    name = gap.path
+    if os.path.isdir(source) and name.startswith(os.path.join(source, "")):
+        name = os.path.relpath(name, source)
+    place = f"bytes {gap.begin:,} to {gap.end:,}"
+    if gap.compressed_begin is not None:
+        end = "the end" if gap.compressed_end is None else f"{gap.compressed_end:,}"
+        place += f" (in the file {gap.compressed_begin:,} to {end})"
+    lost = "" if gap.lost_records is None else f" · lost {count(gap.lost_records, 'record')}"
+    found = " · went on where a search found the next record" if gap.left_by == "search" else ""
+    return [(gap.code, "bold red"), f"  {clean(name)}  {place}   {clean(gap.message)}{lost}{found}"]
+
+
+def _summary(report: SalvageReport) -> list[list[Piece]]:
+    gaps = len(report.gaps) + report.not_listed
+    lines: list[list[Piece]] = []
+    if gaps > LISTED_GAPS:
+        lines.append([f"{gaps - LISTED_GAPS:,} more gaps: --json lists them"])
+    if report.resynchronised:
+        lines.append(
+            [f"{count(report.resynchronised, 'record')} kept behind a search: known by their checksums alone"]
+        )
+    wrote = clean(report.out) + (os.sep if os.path.isdir(report.out) and report.out[-1:] != os.sep else "")
+    kept = f"kept {count(report.kept, 'record')}"
+    if report.ok:
+        lines.append([("all intact", "bold green"), f" · {kept} · wrote {wrote}"])
+        return lines
+    lost = "an unknown number" if report.lost_records is None else f"{report.lost_records:,}"
+    lines.append([(f"{kept} · lost {lost}", "bold"), f" · {count(gaps, 'gap')} · wrote {wrote}"])
+    return lines

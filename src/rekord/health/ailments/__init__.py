@@ -1,0 +1,1 @@
+"""What a doctor knows: one module for each family of troubles."""

@@ -1,0 +1,130 @@
+"""All that one pass gathered about some files, as the ailments look at it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rekord.health.ailments.profile import MOST_PLACES, Profile, Tally
+from rekord.health.ailments.raw_shapes import RawShapes
+from rekord.health.diagnosis import Diagnosis, Place
+from rekord.health.finding import Finding, Severity
+from rekord.schema import Schema
+from rekord.schema.base import Feature
+from rekord.health.ailments.words import count
+
+
+@dataclass(slots=True)
+class Group:
+    """Findings of one code and feature in one file: the first few, and how many records share them."""
+
+    path: str
+    first: list[Finding] = field(default_factory=list)
+    records: int = 0
+
+    def add(self, finding: Finding) -> None:
+        self.records += finding.count
+        if len(self.first) < MOST_PLACES:
+            self.first.append(finding)
+
+
+@dataclass(slots=True)
+class FileFacts:
+    """One file: how many records it gave, and what was found in it."""
+
+    path: str
+    records: int = 0
+    groups: dict[tuple[str, str | None], Group] = field(default_factory=dict)
+
+    def add(self, finding: Finding) -> None:
+        where = finding.code, finding.feature
+        if where not in self.groups:
+            self.groups[where] = Group(self.path)
+        self.groups[where].add(finding)
+
+    def of(self, code: str) -> Group | None:
+        """The findings of a code, whatever their feature."""
+        return next((group for (each, _), group in self.groups.items() if each == code), None)
+
+
+@dataclass(slots=True, kw_only=True)
+class Case:
+    """What the doctor was asked about, and all that the pass gathered."""
+
+    asked: str
+    schema: Schema | None = None
+    compression: Mapping[str, str] = field(default_factory=dict)  # by file name, as a manifest says
+    files: list[FileFacts] = field(default_factory=list)
+    profile: Profile = field(default_factory=Profile)
+    raw: RawShapes = field(default_factory=RawShapes)
+
+    def features(self) -> Iterator[tuple[str, Feature]]:
+        """The columns of the schema by their first record key."""
+        if self.schema is not None:
+            for column, feature in self.schema.context.items():
+                yield feature.record_keys(column)[0], feature
+
+    def groups(self, code: str) -> list[Group]:
+        """The findings of a code, a group a file."""
+        return [group for facts in self.files for (each, _), group in facts.groups.items() if each == code]
+
+    def place(self, tally: Tally) -> str:
+        """The path of what a tally counted: the file, or what was asked about where there are several."""
+        return tally.names[0] if tally.files == 1 else self.asked
+
+    def spread(self, tally: Tally, *, agree: bool = True) -> str:
+        """Which files something is so in, in words; `agree` says that the other files have it right."""
+        total = len(self.files)
+        if total == 1:
+            return f"{count(tally.records, 'record')} of {self.profile.records:,}"
+        if tally.files == 1:
+            name = os.path.basename(tally.names[0])
+            others = f": the other {total - 1:,} agree with each other" if agree and total > 2 else ""
+            return f"{count(tally.records, 'record')}, in {name} only{others}"
+        return f"{count(tally.records, 'record')}, in {tally.files:,} of {total:,} files"
+
+    def diagnosis(
+        self,
+        code: str,
+        severity: Severity,
+        tally: Tally,
+        *,
+        title: str,
+        evidence: Iterable[str | None],
+        do: str,
+        feature: str | None = None,
+        ruled_out: Iterable[str | None] = (),
+        likely: str | None = None,
+        tensorflow_error: str | None = None,
+        agree: bool = True,
+    ) -> Diagnosis:
+        """A diagnosis of what a tally counted."""
+        return Diagnosis(
+            code=code,
+            severity=severity,
+            title=title,
+            path=self.place(tally),
+            files=tally.files,
+            feature=feature,
+            records_affected=tally.records,
+            records=tuple(tally.places),
+            evidence=(self.spread(tally, agree=agree), *(line for line in evidence if line)),
+            ruled_out=tuple(line for line in ruled_out if line),
+            likely=likely,
+            do=do,
+            tensorflow_error=tensorflow_error,
+        )
+
+
+def tally_of(groups: Sequence[Group]) -> Tally:
+    """What some groups of findings come to."""
+    tally = Tally(records=sum(group.records for group in groups), files=len({group.path for group in groups}))
+    tally.names = list(dict.fromkeys(group.path for group in groups))[:MOST_PLACES]
+    places = [
+        Place(path=finding.path or group.path, record=finding.record, offset=finding.offset)
+        for group in groups
+        for finding in group.first
+    ]
+    tally.places = places[:MOST_PLACES]
+    return tally

@@ -1,0 +1,61 @@
+"""Findings that no other family explains: grouped, so that a thousand of a sort are one diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rekord.health.ailments import bytes as bytes_family
+from rekord.health.ailments import payloads
+from rekord.health.ailments.case import Case, Group, tally_of
+from rekord.health.diagnosis import Diagnosis, titled
+
+_EXPLAINS: dict[str, frozenset[str]] = {
+    "H814": frozenset({"D403", "H755"}),
+    "H815": frozenset({"D403", "H755"}),
+    "H816": frozenset({"D403", "H755"}),
+    "H817": frozenset({"D403", "H755"}),
+    "H818": frozenset({"D403", "H755"}),
+    "H819": frozenset({"D401", "H756"}),
+    "H820": frozenset({"D403", "H755"}),
+    "H821": frozenset({"D402", "H758"}),
+    "H822": frozenset({"D402", "H758"}),
+    "H823": frozenset({"D401", "H756", "H757", "H754"}),
+    "H824": frozenset({"D401", "D402", "D403", "H755", "H758"}),
+    "H825": frozenset({"D406"}),
+    "H826": frozenset({"D406"}),
+    "H827": frozenset({"D403"}),
+    "H828": frozenset({"D402"}),
+    "H829": frozenset({"H766"}),
+    "H830": frozenset({"H752", "H774"}),
+    "H831": frozenset({"H752", "H767"}),
+}
+"""The findings about a feature that a diagnosis of it makes plain."""
+
+
+def diagnose(case: Case, known: list[Diagnosis]) -> Iterator[Diagnosis]:
+    """What is left when every family has had its say: one diagnosis a code and feature."""
+    explained = {(code, each.feature) for each in known for code in _EXPLAINS.get(each.code, ())}
+    left: dict[tuple[str, str | None], list[Group]] = {}
+    for facts in case.files:
+        for (code, feature), group in facts.groups.items():
+            if code in bytes_family.CLAIMED or code in payloads.CLAIMED or (code, feature) in explained:
+                continue
+            left.setdefault((code, feature), []).append(group)
+    for (code, feature), groups in left.items():
+        first = groups[0].first[0]
+        tally = tally_of(groups)
+        yield case.diagnosis(
+            code,
+            first.severity,
+            tally,
+            title=first.message if tally.records == 1 else titled(code),
+            feature=feature,
+            evidence=[
+                f"first: {first.message}" if tally.records > 1 else None,
+                f"expected {first.expected}" if first.expected else None,
+                f"found {first.found}" if first.found else None,
+            ],
+            likely=first.likely,
+            do=first.do or f"rekord explain {code}",
+            agree=False,
+        )

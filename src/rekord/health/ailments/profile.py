@@ -1,0 +1,297 @@
+"""What the records hold under each key, gathered in one pass and small whatever the size of the data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rekord import _core
+from rekord.health.diagnosis import Place
+from rekord.health.keyed import KeyColumn, KeyedBatch, Kind
+
+MOST_PLACES = 3
+"""So many affected records are named."""
+
+MOST_DISTINCT = 1024
+"""So many different values of a key are kept apart; beyond that nobody meant classes."""
+
+MOST_LENGTHS = 64
+MOST_SAMPLES = 8
+_SAMPLE_BYTES = 4 << 20
+_SHORT_BYTES = 60
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many records something is true of, in which files, and where the first of them stand."""
+
+    records: int = 0
+    files: int = 0
+    names: list[str] = field(default_factory=list)  # of the first few files
+    places: list[Place] = field(default_factory=list)
+    _last: str | None = None
+
+    def add(self, batch: KeyedBatch, rows: npt.NDArray[Any]) -> None:
+        """Count the rows of a batch; `rows` are their indices, or a flag for each row."""
+        if rows.dtype == np.bool_:
+            rows = np.flatnonzero(rows)
+        if not len(rows):
+            return
+        self.records += len(rows)
+        if self._last != batch.path:
+            self._last = batch.path
+            self.files += 1
+            if len(self.names) < MOST_PLACES:
+                self.names.append(batch.path)
+        for row in rows[: MOST_PLACES - len(self.places)]:
+            self.places.append(
+                Place(path=batch.path, record=int(batch.records[row]), offset=int(batch.offsets[row]))
+            )
+
+    def __bool__(self) -> bool:
+        return self.records > 0
+
+
+@dataclass(slots=True)
+class Distinct:
+    """How often each of a few values occurs; `counts` is None once there are too many of them."""
+
+    counts: Counter[Any] | None = field(default_factory=Counter)
+    most: int = MOST_DISTINCT
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        if self.counts is None or not len(values):
+            return
+        found, times = np.unique(values, return_counts=True)
+        if len(found) > self.most:
+            self.counts = None
+            return
+        for value, n in zip(found.tolist(), times.tolist(), strict=True):
+            self.counts[value] += n
+        if len(self.counts) > self.most:
+            self.counts = None
+
+
+@dataclass(slots=True)
+class Stored:
+    """What records hold under one key as lists of one kind."""
+
+    kind: Kind
+    tally: Tally = field(default_factory=Tally)
+    values: int = 0
+    counts: Distinct = field(default_factory=lambda: Distinct(most=MOST_LENGTHS))
+    fewest: int = 1 << 62
+    most: int = 0
+    # numbers
+    low: float = float("inf")
+    high: float = float("-inf")
+    distinct: Distinct = field(default_factory=Distinct)
+    whole: Tally = field(default_factory=Tally)  # floats: records that have only finite whole numbers
+    # byte strings
+    total_bytes: int = 0
+    lengths: Distinct = field(default_factory=lambda: Distinct(most=MOST_LENGTHS))
+    single_bytes: Tally = field(default_factory=Tally)  # records with several values of one byte each
+    numeric: bool = True  # every value so far is a number written as text
+    texts: Counter[str] | None = field(default_factory=Counter)  # None once there are too many, or other bytes
+    text_places: dict[str, Place] = field(default_factory=dict)
+    samples: list[tuple[Place, Any]] = field(default_factory=list)  # bytes, or the numbers of a record
+
+    @property
+    def constant(self) -> int | None:
+        """The number of values that every record has; None where it varies."""
+        return self.most if self.fewest == self.most else None
+
+    @property
+    def all_whole(self) -> bool:
+        return self.kind == "float" and self.whole.records == self.tally.records and self.values > 0
+
+    def add(self, batch: KeyedBatch, column: KeyColumn, rows: Ints) -> None:
+        """See a column; `rows` gives the batch's row of each of the column's rows."""
+        present = np.arange(len(column)) if column.valid is None else np.flatnonzero(column.valid)
+        if not len(present):
+            return
+        self.tally.add(batch, rows[present])
+        counts = column.counts[present]
+        self.counts.add(counts)
+        self.fewest = min(self.fewest, int(counts.min()))
+        self.most = max(self.most, int(counts.max()))
+        self.values += int(counts.sum())
+        if self.kind == "bytes":
+            self._add_strings(batch, column, present, rows)
+        else:
+            self._add_numbers(batch, column, present, rows)
+
+    def _add_numbers(self, batch: KeyedBatch, column: KeyColumn, present: Ints, rows: Ints) -> None:
+        values = column.values
+        if column.offsets is None and column.valid is not None:
+            values = values[present]
+        if not len(values):
+            return
+        self._sample_numbers(batch, column, present, rows)
+        if self.kind == "int64":
+            self.low = min(self.low, float(values.min()))
+            self.high = max(self.high, float(values.max()))
+            self.distinct.add(values)
+            return
+        finite = np.isfinite(values)
+        good = values if finite.all() else values[finite]
+        if len(good):
+            self.low = min(self.low, float(good.min()))
+            self.high = max(self.high, float(good.max()))
+        whole = finite & (np.rint(values) == values)
+        if not whole.any():
+            return
+        if column.offsets is None:
+            self.whole.add(batch, rows[present[whole]])
+        else:
+            odd = np.zeros(len(column), np.bool_)
+            odd[column.owners[~whole]] = True
+            self.whole.add(batch, rows[present[~odd[present] & (column.counts[present] > 0)]])
+        if whole.all():
+            self.distinct.add(values)
+
+    def _sample_numbers(self, batch: KeyedBatch, column: KeyColumn, present: Ints, rows: Ints) -> None:
+        for row in present[: MOST_SAMPLES - len(self.samples)].tolist():
+            value = column.value(row)
+            if value.nbytes <= 2 * _SAMPLE_BYTES:
+                # A copy: a view would keep the whole batch.
+                self.samples.append((place_of(batch, int(rows[row])), value.copy()))
+
+    def _add_strings(self, batch: KeyedBatch, column: KeyColumn, present: Ints, rows: Ints) -> None:
+        ends, _ = packed(column.values)
+        lengths = np.diff(ends)
+        owners = column.owners
+        own = np.flatnonzero(owners >= 0)
+        lengths = lengths[own]
+        if not len(lengths):
+            return
+        self.total_bytes += int(lengths.sum())
+        self.lengths.add(lengths)
+        long = np.zeros(len(column), np.bool_)
+        long[owners[own[lengths != 1]]] = True
+        several = column.counts[present] > 1
+        self.single_bytes.add(batch, rows[present[several & ~long[present]]])
+        self._look(batch, column, own, rows)
+
+    def _look(self, batch: KeyedBatch, column: KeyColumn, own: Ints, rows: Ints) -> None:
+        owners = column.owners
+        for at in own[: MOST_SAMPLES - len(self.samples)].tolist():
+            value = column.values.bytes(at)
+            if len(value) <= _SAMPLE_BYTES:
+                self.samples.append((place_of(batch, int(rows[owners[at]])), value))
+        if self.texts is None and not self.numeric:
+            return
+        for at in own.tolist():
+            value = column.values.bytes(at)
+            self.numeric = self.numeric and is_number(value)
+            self._add_text(batch, int(rows[owners[at]]), value)
+            if self.texts is None and not self.numeric:
+                return
+
+    def _add_text(self, batch: KeyedBatch, row: int, value: bytes) -> None:
+        if self.texts is None:
+            return
+        text = short_text(value)
+        if text is None:
+            self.texts = None
+            return
+        if text not in self.texts:
+            if len(self.texts) >= MOST_DISTINCT:
+                self.texts = None
+                return
+            self.text_places[text] = place_of(batch, row)
+        self.texts[text] += 1
+
+
+@dataclass(slots=True)
+class KeyProfile:
+    """What the records hold under one key: of each kind, and how many have nothing there."""
+
+    key: str
+    step: bool = False  # a feature list of SequenceExamples; `records` are steps then
+    kinds: dict[Kind, Stored] = field(default_factory=dict)
+    holes: Tally = field(default_factory=Tally)
+
+    @property
+    def records(self) -> int:
+        return sum(stored.tally.records for stored in self.kinds.values())
+
+    @property
+    def main(self) -> Stored | None:
+        """The kind that most records have."""
+        return max(self.kinds.values(), key=lambda stored: stored.tally.records, default=None)
+
+
+class Profile:
+    """All keys of all files, batch by batch."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, KeyProfile] = {}
+        self.steps: dict[str, KeyProfile] = {}
+        self.records = 0
+        self.payload_bytes = 0
+
+    def see(self, batch: KeyedBatch) -> None:
+        """Take a batch in."""
+        rows = np.arange(len(batch))
+        for key, column in batch.context.items():
+            profile = self.keys.get(key)
+            if profile is None:
+                profile = self.keys[key] = KeyProfile(key)
+            self._add(profile, batch, column, rows)
+            if column.valid is not None:
+                profile.holes.add(batch, ~column.valid)
+        for key, lists in batch.steps.items():
+            profile = self.steps.get(key)
+            if profile is None:
+                profile = self.steps[key] = KeyProfile(key, step=True)
+            self._add(profile, batch, lists.steps, np.repeat(rows, np.diff(lists.offsets)))
+        self.records += len(batch)
+        self.payload_bytes += int(batch.payload_bytes.sum())
+
+    @staticmethod
+    def _add(profile: KeyProfile, batch: KeyedBatch, column: KeyColumn, rows: Ints) -> None:
+        if column.present == 0:
+            return
+        stored = profile.kinds.get(column.kind)
+        if stored is None:
+            stored = profile.kinds[column.kind] = Stored(column.kind)
+        stored.add(batch, column, rows)
+
+
+def place_of(batch: KeyedBatch, row: int) -> Place:
+    return Place(path=batch.path, record=int(batch.records[row]), offset=int(batch.offsets[row]))
+
+
+def packed(strings: _core.StringColumn) -> tuple[Ints, npt.NDArray[np.uint8]]:
+    """Where each byte string ends in a buffer of all of them (0 first), and the buffer."""
+    column = strings if strings.packed else strings.pack(_core.Pool(0))
+    ends, data = column.buffers()
+    return ends, data
+
+
+def is_number(value: bytes) -> bool:
+    """Whether bytes are a number written as text, such as `3` or `-0.5`."""
+    if not 0 < len(value) <= 32 or not value.isascii() or b"_" in value:
+        return False
+    try:
+        return bool(np.isfinite(float(value)))
+    except ValueError:
+        return False
+
+
+def short_text(value: bytes) -> str | None:
+    """Bytes as a text that could be a name; None where they are long, or no text."""
+    if len(value) > _SHORT_BYTES:
+        return None
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return text if text.replace("\n", "").replace("\t", "").replace("\r", "").isprintable() else None

@@ -1,0 +1,241 @@
+"""Features that TensorFlow will not parse as a spec asks for them, and the spec that would work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from rekord.health.ailments import kinds, raw_bytes
+from rekord.health.ailments.case import Case
+from rekord.health.ailments.profile import KeyProfile, Stored
+from rekord.health.ailments.spec_look import SpecLook, Verdict
+from rekord.health.ailments.words import count
+from rekord.health.diagnosis import Diagnosis, Parsed
+from rekord.schema.refuse import near_miss
+from rekord.schema.spec import (
+    Dtype,
+    FixedLen,
+    FixedLenSequence,
+    RaggedSpec,
+    SequenceSpec,
+    SpecFeature,
+    VarLen,
+    feature_source,
+    to_source,
+)
+
+_DTYPES: dict[str, Dtype] = {"int64": "int64", "float": "float32", "bytes": "string"}
+_KINDS = {dtype: kind for kind, dtype in _DTYPES.items()}
+
+
+def diagnose(case: Case, look: SpecLook) -> Iterator[Diagnosis]:
+    """One diagnosis for each feature that does not parse."""
+    for verdict in look.verdicts:
+        if verdict.bad:
+            yield _diagnosis(case, verdict)
+
+
+def settled(look: SpecLook) -> frozenset[str]:
+    """The record keys that the spec reads: their kind and count are not to be guessed at."""
+    return frozenset(key for verdict in look.verdicts for key in verdict.keys)
+
+
+def parsed(case: Case, look: SpecLook) -> Iterator[Parsed]:
+    """What TensorFlow will do with each feature of the spec."""
+    for verdict in look.verdicts:
+        works = verdict.feature if not verdict.bad else _works(case, verdict)
+        yield Parsed(
+            feature=verdict.name,
+            asked=feature_source(verdict.feature),
+            ok=not verdict.bad,
+            records_affected=verdict.bad.records,
+            tensorflow_error=verdict.error,
+            works=None if works is None else feature_source(works),
+        )
+
+
+def working_spec(case: Case, look: SpecLook) -> str:
+    """The text of a spec that parses the records: the one that was asked for, mended where it must be.
+
+    A feature that no spec could parse is left out.
+    """
+    context: dict[str, SpecFeature] = {}
+    steps: dict[str, SpecFeature] = {}
+    for verdict in look.verdicts:
+        feature = verdict.feature if not verdict.bad else _works(case, verdict)
+        name = _renamed(case, verdict) or verdict.name
+        if feature is not None:
+            (steps if verdict.step else context)[name] = feature
+    return to_source(SequenceSpec(context, steps) if look.sequence else context)
+
+
+def _profiles(case: Case, verdict: Verdict) -> dict[str, KeyProfile]:
+    return case.profile.steps if verdict.step else case.profile.keys
+
+
+def _renamed(case: Case, verdict: Verdict) -> str | None:
+    """The key that was meant, where no record has the one that the spec asks for."""
+    profiles = _profiles(case, verdict)
+    if not verdict.bad or (verdict.name in profiles and profiles[verdict.name].records):
+        return None
+    return near_miss(verdict.name, [key for key, each in profiles.items() if each.records])
+
+
+def _works(case: Case, verdict: Verdict) -> SpecFeature | None:
+    """The feature that parses all that is stored under the key; None where it is not there, or of several kinds."""
+    profile = _profiles(case, verdict).get(_renamed(case, verdict) or verdict.keys[0])
+    if profile is None or len(profile.kinds) != 1:
+        return None
+    stored = profile.main
+    assert stored is not None
+    dtype = _DTYPES[stored.kind]
+    if verdict.step:
+        if stored.constant is not None and not profile.holes:
+            return FixedLenSequence(() if stored.constant == 1 else (stored.constant,), dtype)
+        return VarLen(dtype)
+    everywhere = profile.records == case.profile.records
+    if stored.constant is None:
+        return VarLen(dtype) if isinstance(verdict.feature, VarLen) else RaggedSpec(dtype)
+    if not everywhere:
+        return VarLen(dtype)
+    shape = () if stored.constant == 1 else (stored.constant,)
+    asked = verdict.feature.shape if isinstance(verdict.feature, FixedLen) else None
+    if asked is not None and math.prod(asked) == stored.constant:
+        shape = asked  # only the dtype was wrong
+    return FixedLen(shape, dtype)
+
+
+def _diagnosis(case: Case, verdict: Verdict) -> Diagnosis:
+    profile = _profiles(case, verdict).get(verdict.keys[0])
+    if profile is None or not profile.records or verdict.absent.records == verdict.bad.records:
+        return _missing(case, verdict, profile)
+    if len(profile.kinds) > 1:
+        return kinds.mixed(case, profile, verdict.error)
+    stored = profile.main
+    assert stored is not None
+    wanted = _KINDS[verdict.feature.dtype]
+    if stored.kind != wanted:
+        return _wrong_kind(case, verdict, stored)
+    if isinstance(verdict.feature, FixedLen):
+        return _wrong_count(case, verdict, verdict.feature, stored)
+    return _other(case, verdict, f"`{verdict.name}` does not fit its feature of the spec", stored)
+
+
+def _missing(case: Case, verdict: Verdict, profile: KeyProfile | None) -> Diagnosis:
+    name = verdict.name
+    if profile is not None and profile.holes and not verdict.step:
+        unset = next(kinds.without_kind(case, profile, verdict.error), None)
+        if unset is not None:
+            return unset
+    meant = _renamed(case, verdict)
+    never = profile is None or not profile.records
+    keys = len(_profiles(case, verdict))
+    return case.diagnosis(
+        "H823",
+        "error",
+        verdict.bad,
+        title=f"`{name}` is read, and "
+        + ("no record has it" if never else f"{count(verdict.bad.records, 'record')} do not have it"),
+        feature=name,
+        evidence=[
+            f"the records have {count(keys, 'key')}, and `{meant}` among them" if meant else None,
+            f"{count(keys, 'key')} in the records, none of them named like it" if never and not meant else None,
+            f"{count(profile.records, 'record')} have it" if profile is not None and not never else None,
+        ],
+        ruled_out=["not damage: the records without it are intact"],
+        likely=f"`{meant}` is meant" if meant else None,
+        do=f'read "{meant}" instead' if meant else _mend(case, verdict, f"write `{name}` into every record"),
+        tensorflow_error=verdict.error,
+        agree=not never,
+    )
+
+
+def _wrong_kind(case: Case, verdict: Verdict, stored: Stored) -> Diagnosis:
+    key, dtype = verdict.keys[0], verdict.feature.dtype
+    error = verdict.error
+    if stored.kind == "int64" and dtype == "float32":
+        return kinds.ints_for_floats(case, key, stored, error)
+    if stored.kind == "float" and stored.all_whole and dtype == "int64":
+        floats = kinds.float_dims if kinds.means_dim(key) else kinds.float_labels
+        return floats(case, key, stored, error)
+    if stored.kind == "bytes" and stored.numeric:
+        return kinds.number_texts(case, key, stored, error)
+    if stored.kind == "bytes":
+        return kinds.text_for_numbers(case, key, stored, "an int" if dtype == "int64" else "a float", error)
+    picture = raw_bytes.list_picture(case, key, stored, error) if dtype == "string" else None
+    if picture is not None:
+        return picture
+    reads = {"int64": "ints", "float32": "floats", "string": "bytes"}[dtype]
+    are = {"int64": "ints", "float": "floats", "bytes": "bytes"}[stored.kind]
+    return _other(case, verdict, f"`{key}` is stored as {are}, and {reads} are read", stored)
+
+
+def _wrong_count(case: Case, verdict: Verdict, feature: FixedLen, stored: Stored) -> Diagnosis:
+    key, expected = verdict.keys[0], math.prod(feature.shape)
+    bytes_image = raw_bytes.string_picture(case, key, stored, verdict.error) if stored.kind == "bytes" else None
+    if bytes_image is not None:
+        return bytes_image
+    reads = "one value" if expected == 1 else f"{expected:,} values"
+    common = stored.counts.counts.most_common(3) if stored.counts.counts else []
+    if stored.constant is not None:
+        has = "one value" if stored.constant == 1 else f"{stored.constant:,} values"
+        return case.diagnosis(
+            "H821",
+            "error",
+            verdict.bad,
+            title=f"`{key}` has {has} in every record, and {reads} "
+            + ("is" if expected == 1 else "are")
+            + " read",
+            feature=key,
+            evidence=[f"all {count(stored.tally.records, 'record')} have {count(stored.constant, 'value')}"],
+            ruled_out=["not ragged data: the number is the same in every record", _right_kind(feature)],
+            likely="a list is stored, and the spec asks for a scalar"
+            if expected == 1 and not feature.shape
+            else "a single value is stored, and the spec asks for a list"
+            if stored.constant == 1
+            else None,
+            do=_mend(case, verdict, "change the shape in the spec"),
+            tensorflow_error=verdict.error,
+            agree=False,
+        )
+    return case.diagnosis(
+        "H822",
+        "error",
+        verdict.bad,
+        title=f"`{key}` has from {stored.fewest:,} to {stored.most:,} values, and {reads} "
+        + ("is" if expected == 1 else "are")
+        + " read",
+        feature=key,
+        evidence=["most often " + ", ".join(f"{size:,} ({n:,} records)" for size, n in common)] if common else [],
+        ruled_out=[_right_kind(feature), "not damage: the lists are whole, of different lengths"],
+        likely="the data is ragged, and a FixedLenFeature takes one length only",
+        do=_mend(case, verdict, "read it as tf.io.VarLenFeature or tf.io.RaggedFeature"),
+        tensorflow_error=verdict.error,
+        agree=False,
+    )
+
+
+def _right_kind(feature: SpecFeature) -> str:
+    return f"not the dtype: tf.{feature.dtype} is what is stored"
+
+
+def _mend(case: Case, verdict: Verdict, otherwise: str) -> str:
+    works = _works(case, verdict)
+    return otherwise if works is None else f'"{verdict.name}": {feature_source(works)}'
+
+
+def _other(case: Case, verdict: Verdict, title: str, stored: Stored) -> Diagnosis:
+    return case.diagnosis(
+        "H824",
+        "error",
+        verdict.bad,
+        title=title,
+        feature=verdict.keys[0],
+        evidence=[
+            f"{kinds.LISTS[stored.kind]} with {count(stored.most, 'value')} at most in a record",
+            f"the spec asks for {feature_source(verdict.feature)}",
+        ],
+        do=_mend(case, verdict, f"change what the spec says of `{verdict.name}`"),
+        tensorflow_error=verdict.error,
+        agree=False,
+    )

@@ -1,0 +1,105 @@
+"""One explained trouble with its remedy, and what a doctor says about all of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rekord.codes import CODES
+from rekord.health.finding import Severity
+
+_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one of the affected records stands; `offset` is that of its frame in the decompressed stream."""
+
+    path: str
+    record: int | None = None
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What is wrong, what speaks for it, what it is not, and what to do.
+
+    `path` is the file that it is in; where there are several, what the doctor was asked about, and `files` says
+    how many. `records` are the places of the first few of `records_affected`.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    path: str
+    files: int = 1
+    feature: str | None = None
+    records_affected: int = 0
+    records: tuple[Place, ...] = ()
+    evidence: tuple[str, ...] = ()
+    ruled_out: tuple[str, ...] = ()
+    likely: str | None = None
+    do: str
+    tensorflow_error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, as JSON holds them."""
+        fields = asdict(self)
+        for name in ("evidence", "ruled_out", "records"):
+            fields[name] = list(fields[name])
+        return fields
+
+
+def titled(code: str) -> str:
+    """What a code says, as the title of a diagnosis that has nothing better."""
+    return CODES[code]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """Whether TensorFlow will parse one feature of a spec, and the feature that would work."""
+
+    feature: str
+    asked: str  # the feature of the spec, as Python text
+    ok: bool
+    records_affected: int = 0
+    tensorflow_error: str | None = None
+    works: str | None = None  # the text of a feature that parses every record; None where there is none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnoses:
+    """What a doctor found, worst first. `ok` means that there is neither an error nor a warning.
+
+    With a spec or a schema, `features` says of each feature whether TensorFlow will parse it, and `spec` is the text
+    of a spec that would.
+    """
+
+    diagnoses: tuple[Diagnosis, ...]
+    files: int = 0
+    records: int = 0
+    unreadable: int = 0  # files that the disk would not give
+    features: tuple[Parsed, ...] = field(default_factory=tuple)
+    spec: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True where no diagnosis is an error or a warning; notes may remain."""
+        return all(diagnosis.severity == "note" for diagnosis in self.diagnoses)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON holds it."""
+        return {
+            "ok": self.ok,
+            "files": self.files,
+            "records": self.records,
+            "unreadable": self.unreadable,
+            "diagnoses": [diagnosis.to_dict() for diagnosis in self.diagnoses],
+            "features": [asdict(feature) for feature in self.features],
+            "spec": self.spec,
+        }
+
+
+def worst_first(diagnoses: list[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """Errors before warnings before notes; within these, what touches most records first."""
+    return tuple(sorted(diagnoses, key=lambda each: (_RANK[each.severity], -each.records_affected, each.code)))

@@ -1,0 +1,80 @@
+"""What is to be looked at: record files, the splits they belong to, and what is said of them beside them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rekord.dataset.names import split_of as split_by_name
+from rekord.dataset.read import PathLike, record_files
+from rekord.errors import RekordError
+from rekord.health.finding import Finding
+from rekord.health.rules.listed import Listing, read_listing
+from rekord.schema import Schema
+from rekord.schema.tfds import TfdsFolder, read_tfds_folder
+
+
+@dataclass(frozen=True)
+class Place:
+    """The record files of a path, and who says what about them.
+
+    `folder` is the path itself where it is a folder. `findings` are about the manifest or the TFDS files, where
+    these cannot be used; the record files are then taken by their names.
+    """
+
+    paths: list[str]
+    folder: str | None = None
+    files_were_named: bool = False
+    listing: Listing | None = None
+    tfds: TfdsFolder | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def schema(self) -> Schema | None:
+        """The schema that is declared beside the files."""
+        if self.listing is not None:
+            return self.listing.schema
+        return None if self.tfds is None else self.tfds.schema
+
+    @property
+    def splits_are_told(self) -> bool:
+        """Whether a manifest or TFDS tells the splits, and not the names of files and folders alone."""
+        return self.listing is not None or self.tfds is not None
+
+    def split_of(self, path: str) -> str:
+        """The split that a file belongs to."""
+        if self.listing is not None and (split := self.listing.split_of(path)) is not None:
+            return split
+        if self.tfds is not None and (split := self.tfds.split_of(os.path.basename(path))) is not None:
+            return split
+        return split_by_name(path, self.folder)
+
+    def splits(self) -> dict[str, list[str]]:
+        """The files of each split, in order."""
+        splits: dict[str, list[str]] = {}
+        for path in self.paths:
+            splits.setdefault(self.split_of(path), []).append(path)
+        return splits
+
+
+def look_at(path: PathLike | Sequence[PathLike]) -> Place:
+    """What a file, a folder, a pattern or several of them stand for. Nothing but names and lists is read."""
+    paths = record_files(path)
+    if not isinstance(path, (str, os.PathLike)):
+        return Place(paths, files_were_named=True)
+    folder = os.fspath(path)
+    if not os.path.isdir(folder):
+        return Place(paths, files_were_named=os.path.isfile(folder))
+    findings = []
+    listing = read_listing(folder)
+    if isinstance(listing, Finding):
+        findings.append(listing)
+        listing = None
+    tfds = None
+    if listing is None:
+        try:
+            tfds = read_tfds_folder(folder)
+        except RekordError as failure:
+            findings.append(Finding.from_error(failure))
+    return Place(paths, folder, listing=listing, tfds=tfds, findings=findings)

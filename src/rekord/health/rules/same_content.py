@@ -1,0 +1,354 @@
+"""A rule: no content is there twice, and above all not in two splits.
+
+Each content key (an image, a tensor, large bytes) is compared on its own, so that the same image under another label
+is found. Records without one are rows of a table, and are compared by all their keys but the identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rekord import _core
+from rekord.dataset.names import SPLIT_STEMS
+from rekord.errors import RekordError
+from rekord.health.equal_places import EqualPlaces, Pair, Tally
+from rekord.health.external_sort import MEMORY_BYTES, PLACE, ExternalSort
+from rekord.health.finding import Finding, Severity
+from rekord.health.keyed import KeyColumn, KeyedBatch, StepColumn
+from rekord.health.rule import EACH
+from rekord.health.rules.content_keys import ContentKey, content_keys, identity_keys
+from rekord.health.rules.shards import records_text
+from rekord.schema import Schema
+from rekord.schema.refuse import shown
+
+_FEW = 0.1
+"""Where so small a share of bytes is different, they are settings or the like, and repeat by nature."""
+
+_MANY = 0.5
+"""Where so large a share of a table's rows repeats, few and small columns make it so."""
+
+_Digests = npt.NDArray[np.uint64]
+_Valid = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What is compared in records of one kind. No content keys: all keys but the identity."""
+
+    content: Sequence[ContentKey]
+    identity: frozenset[str]
+
+
+class SameContent:
+    """The rule. `split_of` tells the split of a file, `key` the column that is a row's identity.
+
+    The content keys are those of `schema`, or chosen when the first records are seen. Where splits were only guessed
+    from folders, `guessed_splits`, the same content in two of them is no error unless they are named like splits.
+    """
+
+    def __init__(
+        self,
+        split_of: Callable[[str], str],
+        schema: Schema | None = None,
+        key: str | None = None,
+        *,
+        guessed_splits: bool = False,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> None:
+        self._split_of = split_of
+        self._schema = schema
+        self._key = key
+        self._guessed_splits = guessed_splits
+        self._sort: ExternalSort | None = ExternalSort(memory_bytes)
+        self._choices: dict[bool, _Choice] = {}  # by whether records are sequences
+        self._paths: dict[str, tuple[int, int]] = {}  # the number and the split of each file
+        self._splits: dict[str, int] = {}
+        self._features: dict[tuple[str, bool] | None, int] = {}  # a content key, or None for rows of a table
+        self._sure: set[int] = set()
+        self._seen: Counter[tuple[int, int]] = Counter()  # records by feature and split
+        self._seeds: dict[tuple[str, str], int] = {}
+        self._nothing: dict[int, _Digests] = {}
+
+    def see(self, batch: KeyedBatch) -> Iterator[Finding]:
+        """Takes digests of what the records hold; what is the same is known at the end."""
+        if self._sort is None or not len(batch):
+            return
+        choice = self._choices.get(batch.sequence)
+        if choice is None:
+            identity = identity_keys(batch, self._schema, self._key)
+            choice = _Choice(content_keys(batch, self._schema, identity), identity)
+            self._choices[batch.sequence] = choice
+        try:
+            for one in choice.content:
+                column = (batch.steps if one.in_steps else batch.context).get(one.key)
+                if column is not None:
+                    self._add(batch, one, *self._content(one, column))
+            if not choice.content:
+                self._add(batch, None, *self._row(batch, choice.identity))
+        except RekordError as failure:
+            self.close()
+            yield Finding.from_error(failure)
+
+    def end_file(self, path: str) -> Iterator[Finding]:
+        """Nothing: the same content may be in another file."""
+        return iter(())
+
+    def end(self) -> Iterator[Finding]:
+        """What is there more than once."""
+        if self._sort is None:
+            return
+        equal = EqualPlaces(EACH)
+        try:
+            for part in self._sort.parts():
+                equal.take(part)
+        except RekordError as failure:
+            yield Finding.from_error(failure)
+            return
+        finally:
+            self.close()
+        yield from _Told(self, equal).findings()
+
+    def close(self) -> None:
+        """Let go of what was kept; from then on nothing is looked for."""
+        if self._sort is not None:
+            self._sort.close()
+            self._sort = None
+
+    # ---- Digests ----
+
+    def _content(self, one: ContentKey, column: KeyColumn | StepColumn) -> tuple[_Digests, _Valid]:
+        rows = len(column)
+        into = np.zeros((rows, 2), np.uint64)
+        self._mix(one.key, column, into)
+        if isinstance(column, StepColumn):
+            return into, np.diff(column.offsets) > 0
+        present = column.counts > 0
+        if column.kind == "bytes":
+            present &= (into != self._of_nothing(self._seed(column.kind, one.key))).any(axis=1)
+        return into, present
+
+    def _row(self, batch: KeyedBatch, identity: frozenset[str]) -> tuple[_Digests, _Valid]:
+        into = np.zeros((len(batch), 2), np.uint64)
+        present = np.zeros(len(batch), np.bool_)
+        for columns in (batch.context, batch.steps):
+            for key in sorted(columns):
+                if key in identity:
+                    continue
+                column = columns[key]
+                self._mix(key, column, into)
+                if isinstance(column, StepColumn):
+                    present |= np.diff(column.offsets) > 0
+                elif column.offsets is None and column.valid is None:
+                    present[:] = True
+                else:
+                    present |= column.counts > 0
+        return into, present
+
+    def _mix(self, key: str, column: KeyColumn | StepColumn, into: _Digests) -> None:
+        if isinstance(column, KeyColumn):
+            seed = self._seed(column.kind, key)
+            _core.digest_column(seed, column.values, column.offsets, column.valid, into)
+            return
+        steps = np.zeros((len(column.steps), 2), np.uint64)
+        self._mix(key, column.steps, steps)
+        # The digests of a record's steps, two numbers each, are a list of numbers like any other.
+        seed = self._seed("steps", key)
+        _core.digest_column(seed, steps.reshape(-1), column.offsets * 2, column.valid, into)
+
+    def _seed(self, kind: str, key: str) -> int:
+        seed = self._seeds.get((kind, key))
+        if seed is None:
+            name = f"{kind}\0{key}".encode("utf-8", "surrogatepass")
+            seed = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")
+            self._seeds[kind, key] = seed
+        return seed
+
+    def _of_nothing(self, seed: int) -> _Digests:
+        """The digest of one empty string, which many records have without being the same."""
+        if seed not in self._nothing:
+            into = np.zeros((1, 2), np.uint64)
+            _core.digest_column(seed, _core.strings([b""]), None, None, into)
+            self._nothing[seed] = into
+        return self._nothing[seed]
+
+    def _add(self, batch: KeyedBatch, one: ContentKey | None, digests: _Digests, present: _Valid) -> None:
+        assert self._sort is not None
+        name = None if one is None else (one.key, one.in_steps)
+        feature = self._features.setdefault(name, len(self._features))
+        if one is not None and one.sure:
+            self._sure.add(feature)
+        if batch.path not in self._paths:
+            split = self._splits.setdefault(self._split_of(batch.path), len(self._splits))
+            self._paths[batch.path] = len(self._paths), split
+        file, split = self._paths[batch.path]
+        rows = np.flatnonzero(present)
+        places = np.empty(len(rows), PLACE)
+        places["low"], places["high"] = digests[rows, 0], digests[rows, 1]
+        places["record"], places["offset"] = batch.records[rows], batch.offsets[rows]
+        places["file"], places["split"], places["feature"], places["count"] = file, split, feature, 1
+        self._seen[feature, split] += len(rows)
+        self._sort.add(places)
+
+
+class _Told:
+    """The findings, from what was counted."""
+
+    def __init__(self, rule: SameContent, equal: EqualPlaces) -> None:
+        self._equal = equal
+        self._seen = rule._seen
+        self._sure = rule._sure
+        self._guessed_splits = rule._guessed_splits
+        self._paths = list(rule._paths)
+        self._splits = list(rule._splits)
+        self._features = [None if name is None else name[0] for name in rule._features]
+
+    def findings(self) -> Iterator[Finding]:
+        for number, feature in enumerate(self._features):
+            total = sum(count for (which, _), count in self._seen.items() if which == number)
+            repeats = self._equal.repeats[number]
+            if feature is None:
+                yield from self._table(number, often=repeats > _MANY * total)
+            elif repeats and number not in self._sure and total - repeats < _FEW * total:
+                yield self._by_nature(number, feature, total - repeats, total)
+            else:
+                yield from self._content(number, feature)
+
+    def _content(self, number: int, feature: str) -> Iterator[Finding]:
+        for (which, one, other), tally in sorted(self._equal.across.items(), key=lambda item: item[0]):
+            if which == number:
+                yield from self._leaks(feature, one, other, tally)
+        for (which, split), tally in sorted(self._equal.within.items(), key=lambda item: item[0]):
+            if which == number:
+                yield from self._duplicates(feature, split, tally)
+
+    def _leaks(self, feature: str, one: int, other: int, tally: Tally) -> Iterator[Finding]:
+        names = shown(self._splits[one]), shown(self._splits[other])
+        severity: Severity = "error" if self._are_splits(one, other) else "warning"
+        in_all = f"{records_text(tally.others)} of {names[0]} and {tally.records:,} of {names[1]} in all"
+        message = f"the same `{feature[:60]}` is in split {names[0]} and in split {names[1]}"
+        do = "keep one of them, and split by what equal records share: rekord write --split-by KEY"
+        for pair in tally.pairs:
+            found = f"also {self._where(pair.second)}; {in_all}"
+            yield self._finding("H787", severity, feature, message, pair, found, do)
+        yield from self._more("H787", severity, feature, message, tally)
+
+    def _duplicates(self, feature: str, split: int, tally: Tally) -> Iterator[Finding]:
+        message = f"the same `{feature[:60]}` is there more than once{self._in_split(split)}"
+        do = "keep one of them, unless they are there to weigh more"
+        for pair in tally.pairs:
+            found = f"also {self._where(pair.second)}"
+            yield self._finding("H786", "warning", feature, message, pair, found, do)
+        yield from self._more("H786", "warning", feature, message, tally)
+
+    def _by_nature(self, number: int, feature: str, distinct: int, total: int) -> Finding:
+        tallies = [
+            tally
+            for found in (self._equal.within, self._equal.across)
+            for key, tally in found.items()
+            if key[0] == number
+        ]
+        pair = min(tally.pairs[0] for tally in tallies)
+        finding = self._finding(
+            "H786",
+            "note",
+            feature,
+            f"`{feature[:60]}` has only {distinct:,} different values in {total:,} records",
+            pair,
+            f"also {self._where(pair.second)}",
+            "declare what is an image or a tensor with --schema, to have it compared whatever repeats",
+        )
+        finding.count = total
+        return finding
+
+    def _table(self, number: int, *, often: bool) -> Iterator[Finding]:
+        for (which, one, other), tally in sorted(self._equal.across.items(), key=lambda item: item[0]):
+            if which == number:
+                names = shown(self._splits[one]), shown(self._splits[other])
+                total = self._seen[which, other]
+                finding = self._finding(
+                    "H788",
+                    "note" if often or not self._are_splits(one, other) else "warning",
+                    None,
+                    f"{tally.records:,} of {total:,} rows of split {names[1]} are in split {names[0]} too",
+                    tally.pairs[0],
+                    f"the first is also {self._where(tally.pairs[0].second)}",
+                    "split by what equal rows share: rekord write --split-by KEY",
+                )
+                finding.count = tally.records + tally.others
+                yield finding
+        for (which, split), tally in sorted(self._equal.within.items(), key=lambda item: item[0]):
+            if which == number:
+                finding = self._finding(
+                    "H789",
+                    "note",
+                    None,
+                    f"{tally.records:,} of {self._seen[which, split]:,} rows{self._of_split(split)} are there more "
+                    "than once",
+                    tally.pairs[0],
+                    f"the first is also {self._where(tally.pairs[0].second)}",
+                    "keep one of each, unless rows repeat by nature",
+                )
+                finding.count = tally.records
+                yield finding
+
+    def _finding(
+        self,
+        code: str,
+        severity: Severity,
+        feature: str | None,
+        message: str,
+        pair: Pair,
+        found: str,
+        do: str,
+    ) -> Finding:
+        return Finding.of(
+            code,
+            severity,
+            path=self._paths[pair.first.file],
+            record=pair.first.record,
+            offset=pair.first.offset,
+            feature=feature,
+            message=message,
+            found=found,
+            do=do,
+            count=pair.records,
+        )
+
+    def _more(
+        self, code: str, severity: Severity, feature: str, message: str, tally: Tally
+    ) -> Iterator[Finding]:
+        left = tally.contents - len(tally.pairs)
+        if left > 0:
+            last = tally.pairs[-1]
+            records = tally.records + tally.others - sum(pair.records for pair in tally.pairs)
+            finding = self._finding(
+                code, severity, feature, f"{message}: {left:,} more", last, records_text(records), _ALL
+            )
+            finding.record = finding.offset = None
+            finding.count = records
+            yield finding
+
+    def _are_splits(self, *splits: int) -> bool:
+        """Whether these are splits beyond doubt: declared, or named like some."""
+        words = [re.split(r"[^a-z]+", self._splits[split].lower()) for split in splits]
+        return not self._guessed_splits or not any(SPLIT_STEMS.isdisjoint(each) for each in words)
+
+    def _in_split(self, split: int) -> str:
+        return f" in split {shown(self._splits[split])}" if len(self._splits) > 1 else ""
+
+    def _of_split(self, split: int) -> str:
+        return f" of split {shown(self._splits[split])}" if len(self._splits) > 1 else ""
+
+    def _where(self, place: Any) -> str:
+        return f"{self._paths[place.file]}, record {place.record:,}"
+
+
+_ALL = "mend those that are listed, then check again"

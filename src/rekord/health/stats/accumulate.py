@@ -1,0 +1,198 @@
+"""The one pass: what is remembered of every feature while records go by.
+
+What one file gives can be merged with what another gave, so files may be read in any order and anywhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rekord import _core
+from rekord.health.finding import Finding, Report
+from rekord.health.keyed import KeyColumn, KeyedBatch, Kind, StepColumn
+from rekord.health.scan import scan_file
+from rekord.health.stats.distinct import Room
+from rekord.health.stats.numbers import Counted, Numbers
+from rekord.health.stats.strings import Strings
+
+MOST_FEATURES = 10_000
+"""Statistics are kept of so many keys; records whose keys are data, not names, may have any number of them."""
+
+_MOST_NAMED = 10_000  # of the keys that are left out
+_PENDING_ROWS = 1 << 16
+_PENDING_BYTES = 32 << 20
+"""Batches are gathered until they have so many rows or bytes: each call of NumPy costs as much as many values."""
+
+_IDLE_BYTES = 64 << 20
+_DTYPES: dict[Kind, npt.DTypeLike] = {"int64": np.int64, "float": np.float32}
+
+Place: TypeAlias = "tuple[bool, str]"
+"""Whether a key is one of the steps of a sequence, and the key."""
+
+
+class Feature:
+    """Everything remembered of one key."""
+
+    __slots__ = ("kinds", "numbers", "per_row", "steps", "strings")
+
+    def __init__(self) -> None:
+        self.kinds: Counter[Kind] = Counter()  # records, by what the key holds there
+        self.numbers: dict[Kind, Numbers] = {}
+        self.strings: Strings | None = None
+        self.per_row = Counted()  # values of each record that has the key; of each step in a sequence
+        self.steps: Counted | None = None  # steps of each record that has the list
+
+    @property
+    def present(self) -> int:
+        """How many records have the key."""
+        return sum(self.kinds.values())
+
+    @property
+    def kind(self) -> Kind:
+        """What the key holds in most records."""
+        return max(sorted(self.kinds), key=lambda kind: self.kinds[kind])
+
+    def add(self, kind: Kind, columns: Sequence[KeyColumn], room: Room, pool: _core.Pool) -> None:
+        """Take in what some rows have."""
+        single = sum(column.present for column in columns if column.offsets is None)
+        self.per_row.add_repeated(1, single)
+        several = [column for column in columns if column.offsets is not None]
+        if several:
+            counts = [
+                column.counts if column.valid is None else column.counts[column.valid] for column in several
+            ]
+            self.per_row.add(np.concatenate(counts))
+        if kind == "bytes":
+            if self.strings is None:
+                self.strings = Strings()
+            self.strings.add([(column.values, _which(column)) for column in columns], room, pool)
+            return
+        numbers = self.numbers.setdefault(kind, Numbers(_DTYPES[kind]))
+        values = [
+            column.values if (which := _which(column)) is None else column.values[which] for column in columns
+        ]
+        numbers.add(values[0] if len(values) == 1 else np.concatenate(values), room)
+
+    def merge(self, other: Feature, room: Room) -> None:
+        """Take in everything that another one has seen."""
+        self.kinds.update(other.kinds)
+        self.per_row.merge(other.per_row)
+        for kind, numbers in other.numbers.items():
+            self.numbers.setdefault(kind, Numbers(_DTYPES[kind])).merge(numbers, room)
+        if other.strings is not None:
+            if self.strings is None:
+                self.strings = Strings()
+            self.strings.merge(other.strings, room)
+        if other.steps is not None:
+            if self.steps is None:
+                self.steps = Counted()
+            self.steps.merge(other.steps)
+
+
+class Accumulator:
+    """Everything remembered of some records: those of a file, a split, or a dataset."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.payload_bytes = 0
+        self.sequences = 0
+        self.features: dict[Place, Feature] = {}
+        self.left_out: set[str] = set()  # keys for which there was no room
+        self._room = Room()
+        self._pool = _core.Pool(_IDLE_BYTES)
+        self._pending: list[KeyedBatch] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
+
+    def add(self, batch: KeyedBatch) -> None:
+        """Take in some records, at once or with the next ones; `flush` after the last."""
+        rows, payload_bytes = len(batch), int(batch.payload_bytes.sum())
+        self.records += rows
+        self.payload_bytes += payload_bytes
+        self.sequences += rows if batch.sequence else 0
+        self._pending.append(batch)
+        self._pending_rows += rows
+        self._pending_bytes += payload_bytes
+        if self._pending_rows >= _PENDING_ROWS or self._pending_bytes >= _PENDING_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Take in what is still waiting."""
+        pending, self._pending = self._pending, []
+        self._pending_rows = self._pending_bytes = 0
+        columns: defaultdict[tuple[Place, Kind], list[KeyColumn]] = defaultdict(list)
+        steps: defaultdict[tuple[Place, Kind], list[StepColumn]] = defaultdict(list)
+        for batch in pending:
+            for key, column in batch.context.items():
+                columns[(False, key), column.kind].append(column)
+            for key, lists in batch.steps.items():
+                steps[(True, key), lists.steps.kind].append(lists)
+        for (place, kind), found in columns.items():
+            feature = self._feature(place, sum(column.present for column in found))
+            if feature is not None:
+                feature.kinds[kind] += sum(column.present for column in found)
+                feature.add(kind, found, self._room, self._pool)
+        for (place, kind), lists_found in steps.items():
+            self._add_steps(place, kind, lists_found)
+
+    def _add_steps(self, place: Place, kind: Kind, found: list[StepColumn]) -> None:
+        numbers = [
+            np.diff(lists.offsets) if lists.valid is None else np.diff(lists.offsets)[lists.valid]
+            for lists in found
+        ]
+        present = sum(map(len, numbers))
+        feature = self._feature(place, present)
+        if feature is None:
+            return
+        if feature.steps is None:
+            feature.steps = Counted()
+        feature.steps.add(np.concatenate(numbers))
+        feature.kinds[kind] += present
+        feature.add(kind, [lists.steps for lists in found], self._room, self._pool)
+
+    def _feature(self, place: Place, present: int) -> Feature | None:
+        """What is remembered of a key; None where nobody has it, or there is no room for another one."""
+        feature = self.features.get(place)
+        if feature is not None or not present:
+            return feature
+        if len(self.features) >= MOST_FEATURES:
+            if len(self.left_out) < _MOST_NAMED:
+                self.left_out.add(place[1])
+            return None
+        feature = self.features[place] = Feature()
+        self._room.features += 1
+        return feature
+
+    def merge(self, other: Accumulator) -> None:
+        """Take in everything that another one has seen."""
+        self.flush()
+        other.flush()
+        self.records += other.records
+        self.payload_bytes += other.payload_bytes
+        self.sequences += other.sequences
+        self.left_out |= other.left_out
+        for place, theirs in other.features.items():
+            ours = self._feature(place, theirs.present)
+            if ours is not None:
+                ours.merge(theirs, self._room)
+
+
+def accumulate(paths: Sequence[str], report: Report, into: Accumulator) -> Iterator[Finding]:
+    """Read files to their ends; gives what is wrong with their bytes as it is met."""
+    for path in paths:
+        for item in scan_file(path, report):
+            if isinstance(item, KeyedBatch):
+                into.add(item)
+            else:
+                yield item
+    into.flush()
+
+
+def _which(column: KeyColumn) -> Any:
+    """Which places among the values mean something; None for all."""
+    return column.valid if column.offsets is None else None

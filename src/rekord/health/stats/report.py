@@ -1,0 +1,330 @@
+"""What statistics say of a feature, a split and a dataset, as values and as JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rekord.health.finding import Finding, Report
+from rekord.health.keyed import Kind
+from rekord.health.stats.accumulate import Accumulator, Feature
+from rekord.health.stats.distinct import Distinct
+from rekord.health.stats.numbers import Numbers, quantile_dict
+from rekord.health.stats.strings import Strings, shown
+from rekord.schema import Label, Schema
+
+TOP_VALUES = 20
+MOST_CLASSES = 1000
+_FEW_CLASSES = 20
+"""Numbers and strings of so few different values, each met twice on average, are taken for classes."""
+
+_CLASS_NAMES = ("label", "class", "category", "target", "labels", "text")
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureStats:
+    """What is known of one feature. `min`, `max`, `mean`, `std` and quantiles are those of its finite numbers."""
+
+    name: str
+    key: str
+    records: int
+    seen: Feature
+    is_step: bool = False
+    declared: Label | None = None
+    declared_kind: Kind | None = None
+
+    @property
+    def kind(self) -> Kind | None:
+        """int64, float or bytes: what most records hold; None where none does and no schema tells."""
+        return self.seen.kind if self.seen.kinds else self.declared_kind
+
+    @property
+    def present(self) -> int:
+        """How many records have the key."""
+        return self.seen.present
+
+    @property
+    def missing(self) -> int:
+        """How many records do not have it, or have it without a kind."""
+        return self.records - self.present
+
+    @property
+    def numbers(self) -> Numbers | None:
+        """The numbers, where the feature's kind is int64 or float."""
+        return None if self.kind is None else self.seen.numbers.get(self.kind)
+
+    @property
+    def strings(self) -> Strings | None:
+        """The byte strings, where the feature's kind is bytes."""
+        return self.seen.strings if self.kind == "bytes" else None
+
+    @property
+    def distinct(self) -> Distinct | None:
+        """Which values there are."""
+        values = self.numbers or self.strings
+        return None if values is None else values.distinct
+
+    @property
+    def values(self) -> int:
+        """How many values there are in all records."""
+        values = self.numbers or self.strings
+        return 0 if values is None else values.count
+
+    @property
+    def is_single(self) -> bool:
+        """Whether every record that has the key has exactly one value."""
+        return (self.seen.per_row.moments.min, self.seen.per_row.moments.max) == (1, 1)
+
+    @property
+    def is_pictures(self) -> bool:
+        """Whether most of the values are encoded pictures."""
+        return self.strings is not None and 2 * self.strings.pictures.count > self.strings.count
+
+    @cached_property
+    def top(self) -> list[tuple[Any, int]]:
+        """The most frequent values with their counts, as a person reads them."""
+        return (
+            [] if self.distinct is None else [(plain(value), n) for value, n in self.distinct.top(TOP_VALUES)]
+        )
+
+    @cached_property
+    def classes(self) -> dict[str, int] | None:
+        """How often each class occurs, where this is a label: declared as one, or much like one."""
+        distinct = self.distinct
+        if distinct is None or not distinct.is_exact or self.kind == "float" or not distinct.total:
+            return None
+        if self.declared is not None:
+            return _declared_classes(self.declared, distinct)
+        named = self.key.rpartition("/")[2].lower() in _CLASS_NAMES and distinct.unique <= MOST_CLASSES
+        few = self.is_single and distinct.unique <= _FEW_CLASSES
+        if not (named or few) or 2 * distinct.unique > distinct.total or self.is_pictures:
+            return None
+        if self.kind == "int64":
+            return {
+                str(value): int(n) for value, n in zip(distinct.keys.tolist(), distinct.counts, strict=True)
+            }
+        return {shown(value): n for value, n in distinct.top(MOST_CLASSES)}
+
+    @property
+    def imbalance(self) -> float | None:
+        """How many times the most frequent class is more frequent than the rarest that occurs."""
+        counts = [n for n in (self.classes or {}).values() if n]
+        return max(counts) / min(counts) if counts else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        seen, per_row, distinct = self.seen, self.seen.per_row.moments, self.distinct
+        moments = None if self.numbers is None else self.numbers.moments
+        document: dict[str, Any] = {
+            "kind": self.kind,
+            "present": self.present,
+            "missing": self.missing,
+            "kinds": dict(seen.kinds),
+            "min": None if moments is None else plain(moments.min),
+            "max": None if moments is None else plain(moments.max),
+            "mean": None if moments is None else moments.mean,
+            "values": self.values,
+            "values_min": per_row.min,
+            "values_max": per_row.max,
+            "values_mean": per_row.mean,
+            "values_quantiles": quantile_dict(seen.per_row.quantiles),
+            "unique": 0 if distinct is None else distinct.unique,
+            "unique_is_exact": distinct is None or distinct.is_exact,
+            "top": [[value, n] for value, n in self.top],
+            "top_is_exact": distinct is None or distinct.is_exact,
+        }
+        if distinct is not None and not distinct.is_exact:
+            document["top_most_missed"] = distinct.most_missed
+        if self.is_step:
+            document["group"] = "steps"
+        if seen.steps is not None:
+            document["steps"] = seen.steps.to_dict()
+        if self.numbers is not None:
+            document |= _of_numbers(self.numbers)
+        if self.strings is not None:
+            document |= _of_strings(self.strings)
+        if self.classes is not None:
+            document |= {"classes": self.classes, "imbalance": self.imbalance}
+        return document
+
+
+def _of_numbers(numbers: Numbers) -> dict[str, Any]:
+    quantiles = quantile_dict(numbers.quantiles)
+    return {
+        "std": numbers.moments.std,
+        "quantiles": {share: plain(value) for share, value in quantiles.items()},
+        "quantiles_is_exact": numbers.quantiles.is_exact,
+        "zeros": numbers.zeros,
+        "nan": numbers.nan,
+        "inf": numbers.negative_inf + numbers.positive_inf,
+        "histogram": numbers.histogram(),
+    }
+
+
+def _of_strings(strings: Strings) -> dict[str, Any]:
+    document = {
+        "lengths": strings.lengths.to_dict(),
+        "utf8": strings.utf8 / strings.count if strings.count else None,
+    }
+    if strings.pictures.count:
+        document["pictures"] = strings.pictures.to_dict()
+    return document
+
+
+def _declared_classes(label: Label, distinct: Distinct) -> dict[str, int] | None:
+    if label.count > MOST_CLASSES * 10 or distinct.keys.dtype.kind != "i":
+        return None
+    counts = dict(zip(distinct.keys.tolist(), distinct.counts.tolist(), strict=True))
+    names = label.names or [str(number) for number in range(label.count)]
+    classes = {name: counts.pop(number, 0) for number, name in enumerate(names)}
+    for number, times in counts.items():
+        classes[f"{number} (not declared)"] = times
+    return classes
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The statistics of some records: a split's, or all."""
+
+    name: str
+    records: int
+    payload_bytes: int
+    features: Mapping[str, FeatureStats]
+    left_out: int = 0  # keys that were too many
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "records": self.records,
+            "payload_bytes": self.payload_bytes,
+            "features_left_out": self.left_out,
+            "features": {name: feature.to_dict() for name, feature in self.features.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """How far a feature of one split is from the same feature of another.
+
+    `distance` is L-infinity of the values' shares (`measure` "linf") or the Jensen-Shannon divergence in bits ("js").
+    `chance` is what splits of these sizes may have between them for no reason.
+    """
+
+    feature: str
+    base: str
+    split: str
+    measure: str | None
+    distance: float | None
+    threshold: float | None
+    chance: float | None
+    verdict: str
+    says: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, eq=False)
+class Stats:
+    """What `rk.stats` found. `features` are those of all records, `splits` the same for each split."""
+
+    path: str
+    everything: Part
+    splits: Mapping[str, Part]
+    skew: Sequence[Skew]
+    damage: Sequence[Finding] = ()
+    damage_not_listed: int = 0
+    foreign: Sequence[Finding] = ()  # files whose payloads are no Examples
+    report: Report = field(default_factory=Report)
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return self.everything.records
+
+    @property
+    def features(self) -> Mapping[str, FeatureStats]:
+        """The features of all records by name."""
+        return self.everything.features
+
+    @property
+    def ok(self) -> bool:
+        """Whether every byte could be read."""
+        return not self.damage
+
+    @property
+    def not_counted(self) -> int:
+        """How many intact records are no Examples, and so have no features."""
+        return max(self.report.records - self.records, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "path": self.path,
+            **self.everything.to_dict(),
+            "files": self.report.files,
+            "records_not_counted": self.not_counted,
+            "splits": {name: part.to_dict() for name, part in self.splits.items()},
+            "skew": [one.to_dict() for one in self.skew],
+            "damage": [finding.to_dict() for finding in self.damage],
+            "damage_not_listed": self.damage_not_listed,
+            "foreign": [finding.to_dict() for finding in self.foreign],
+        }
+
+    def to_html(self) -> str:
+        """One page for a browser that needs nothing else."""
+        from rekord.health.stats.html import page
+
+        return page(self)
+
+    def to_metadata(self) -> str:
+        """A tensorflow_metadata DatasetFeatureStatisticsList, as text."""
+        from rekord.health.stats.metadata import to_text
+
+        return to_text(self)
+
+
+def part_of(name: str, seen: Accumulator, schema: Schema | None) -> Part:
+    """The statistics that an accumulator holds, with what a schema says of its keys."""
+    labels: dict[tuple[bool, str], Label] = {}
+    kinds: dict[tuple[bool, str], Kind] = {}
+    for is_step, columns in ((False, schema.context), (True, schema.steps)) if schema is not None else ():
+        for column, feature in columns.items():
+            for key, kind in zip(feature.record_keys(column), feature.record_kinds(), strict=True):
+                kinds[is_step, key] = kind
+                if isinstance(feature, Label):
+                    labels[is_step, key] = feature
+    features = {}
+    for place in sorted({*seen.features, *kinds}, key=_natural):
+        is_step, key = place
+        taken = is_step and ((False, key) in seen.features or (False, key) in kinds)
+        shown_as = f"steps/{key}" if taken else key
+        features[shown_as] = FeatureStats(
+            shown_as,
+            key,
+            seen.records,
+            seen.features.get(place) or Feature(),
+            is_step,
+            labels.get(place),
+            kinds.get(place),
+        )
+    return Part(name, seen.records, seen.payload_bytes, features, len(seen.left_out))
+
+
+def _natural(place: tuple[bool, str]) -> tuple[bool, list[tuple[bool, int, str]]]:
+    """The order in which a person lists names: x2 before x10."""
+    pieces = re.split(r"([0-9]{1,18})", place[1])
+    return place[0], [(piece.isdecimal(), int(piece) if piece.isdecimal() else 0, piece) for piece in pieces]
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON holds it: byte strings as text, float32 in as many digits as it has."""
+    if isinstance(value, bytes):
+        return shown(value)
+    return float(str(np.float32(value))) if isinstance(value, float) else value

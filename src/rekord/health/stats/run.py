@@ -1,0 +1,145 @@
+"""`rk.stats`: what is in a dataset, feature by feature."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from rekord.dataset.manifest import check_shard, manifest_path, read_manifest
+from rekord.dataset.names import check_complete, splits_of
+from rekord.dataset.read import PathLike, record_files
+from rekord.errors import RekordError, error, located
+from rekord.health.finding import Finding, Report
+from rekord.health.stats.accumulate import Accumulator, accumulate
+from rekord.health.stats.report import Stats, part_of
+from rekord.health.stats.skew import JS_THRESHOLD, LINF_THRESHOLD, compare_splits
+from rekord.location import Location
+from rekord.schema import Schema
+
+MOST_DAMAGE = 1000
+"""So many findings are listed; the rest is counted."""
+
+_FOREIGN_PAYLOADS = ("H711", "H712", "H713", "H714", "H715")
+
+
+def stats(
+    path: PathLike | Sequence[PathLike],
+    *,
+    schema: Schema | PathLike | None = None,
+    linf_threshold: float = LINF_THRESHOLD,
+    js_threshold: float = JS_THRESHOLD,
+    report: Report | None = None,
+) -> Stats:
+    """Read every record of a file, folder or glob once, and say what its features hold.
+
+    Damage is passed over: the statistics are those of what can be read, and `damage` says what could not be. A
+    schema, that of the dataset's manifest if none is given, names the classes of labels. Splits are compared with
+    the one to train on; a distance above its threshold, and above what chance would give, is a difference.
+    `report` counts files, records and bytes while they are read.
+    """
+    for name, threshold in (("linf_threshold", linf_threshold), ("js_threshold", js_threshold)):
+        _check_threshold(name, threshold)
+    if schema is not None and not isinstance(schema, Schema):
+        schema = Schema.load(schema)
+    report = Report() if report is None else report
+    found: list[Finding] = []
+    splits, declared = _splits(path, found)
+    schema = declared if schema is None else schema
+    parts: dict[str, Accumulator] = {}
+    foreign: list[Finding] = []
+    not_listed = 0
+    for name, paths in splits.items():
+        parts[name] = Accumulator()
+        for finding in accumulate(paths, report, parts[name]):
+            if finding.code in _FOREIGN_PAYLOADS:
+                foreign.append(finding)
+            elif finding.severity == "error" and len(found) < MOST_DAMAGE:
+                found.append(finding)
+            elif finding.severity == "error":
+                not_listed += 1
+    report.errors = len(found) + not_listed
+    if not report.records and found:
+        raise _unreadable(found[0])
+    everything = _together(list(parts.values()))
+    by_split = {name: part_of(name, part, schema) for name, part in parts.items()}
+    skew = compare_splits(by_split, linf=linf_threshold, js=js_threshold)
+    whole = part_of("all", everything, schema)
+    return Stats(_shown_path(path), whole, by_split, skew, found, not_listed, foreign[:MOST_DAMAGE], report)
+
+
+def _together(parts: list[Accumulator]) -> Accumulator:
+    if len(parts) == 1:
+        return parts[0]
+    everything = Accumulator()
+    for part in parts:
+        everything.merge(part)
+    return everything
+
+
+def _splits(
+    path: PathLike | Sequence[PathLike], found: list[Finding]
+) -> tuple[dict[str, list[str]], Schema | None]:
+    """The files of each split and the schema of the manifest; what is missing is a finding, not an end."""
+    folder = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if isinstance(folder, str) and os.path.isfile(manifest_path(folder)):
+        try:
+            return _listed(folder, found)
+        except RekordError as failure:
+            found.append(Finding.from_error(failure))
+    paths = record_files(path)
+    root = folder if folder is not None and os.path.isdir(folder) else None
+    if folder is None or not os.path.isfile(folder):
+        try:
+            check_complete(paths)
+        except RekordError as failure:
+            found.append(Finding.from_error(failure))
+    return splits_of(paths, root), None
+
+
+def _listed(folder: str, found: list[Finding]) -> tuple[dict[str, list[str]], Schema]:
+    manifest = read_manifest(folder)
+    with located(path=manifest_path(folder)):
+        schema = Schema.from_dict(manifest.schema)
+    splits: dict[str, list[str]] = {}
+    for name, part in manifest.splits.items():
+        splits[name] = []
+        for shard, size_bytes in zip(part.names(name), part.shards.bytes, strict=True):
+            try:
+                check_shard(folder, shard, size_bytes, allow_missing=False)
+            except RekordError as failure:
+                found.append(Finding.from_error(failure))
+            place = os.path.join(folder, shard)
+            if os.path.exists(place):
+                splits[name].append(place)
+    return splits, schema
+
+
+def _unreadable(finding: Finding) -> RekordError:
+    """The error behind a finding, where nothing at all could be read."""
+    return error(
+        finding.code,
+        finding.message,
+        location=Location(path=finding.path, record=finding.record, offset=finding.offset),
+        expected=finding.expected,
+        found=finding.found,
+        likely=finding.likely,
+        do=finding.do,
+    )
+
+
+def _check_threshold(name: str, threshold: object) -> None:
+    if isinstance(threshold, (int, float)) and not isinstance(threshold, bool) and 0 <= threshold <= 1:
+        return
+    raise error(
+        "U605",
+        f"`{name}` cannot be {repr(threshold)[:60]}",
+        expected="a number from 0 to 1",
+        found=repr(threshold)[:60],
+        do=f"{name}=0.05",
+    )
+
+
+def _shown_path(path: PathLike | Sequence[PathLike]) -> str:
+    if isinstance(path, (str, os.PathLike)):
+        return os.fsdecode(path)
+    return ", ".join(os.fsdecode(one) for one in path)

@@ -1,0 +1,184 @@
+"""Statistics of byte strings: lengths, which there are, whether they are text, and the pictures among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rekord import _core
+from rekord.health.stats.distinct import Distinct, Room, runs
+from rekord.health.stats.numbers import Counted
+from rekord.health.stats.pictures import SMALLEST_BYTES, Pictures, candidates
+from rekord.health.stats.sketches import Array, Hashes
+
+SHOWN_CHARACTERS = 60
+_SHOWN_BYTES = 16
+_KEPT_BYTES = 64  # of a value: what may be shown of it
+_AT_ONCE = 1 << 16  # values, so that their places fit into the lowest bits of their digests
+_PLACE_BITS = np.uint64(_AT_ONCE - 1)
+_SEED = 0
+
+
+Picked: TypeAlias = "tuple[_core.StringColumn, npt.NDArray[np.bool_] | None]"
+"""A column, and which of its places mean something; None for all."""
+
+
+class Beginning(bytes):
+    """The first bytes of a value that is too long to be kept."""
+
+    total_bytes: int
+
+
+class Strings:
+    """The values of one feature that are byte strings."""
+
+    __slots__ = ("count", "distinct", "lengths", "pictures", "utf8")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.utf8 = 0
+        self.lengths = Counted()
+        self.distinct = Distinct(np.uint64, _digests_are_hashes, named=True)
+        self.pictures = Pictures()
+
+    def add(self, columns: Sequence[Picked], room: Room, pool: _core.Pool) -> None:
+        """Take in the values of some columns."""
+        digests = np.zeros((sum(len(values) for values, _ in columns), 2), np.uint64)
+        lengths = []
+        begin = 0
+        for values, which in columns:
+            end = begin + len(values)
+            _core.digest_column(_SEED, values, None, None, digests[begin:end])
+            begin = end
+            ends, data = (values if values.packed else values.pack(pool)).buffers()
+            lengths.append(np.diff(ends))
+            self.utf8 += _texts(data, ends, which)
+            if len(values) and int(lengths[-1].max()) >= SMALLEST_BYTES:
+                begun = candidates(data, ends)
+                self.pictures.add(data, ends, begun if which is None else begun[which[begun]])
+        places = _places(columns)
+        keys, sizes = digests[:, 0], np.concatenate(lengths)
+        if places is not None:
+            keys, sizes = keys[places], sizes[places]
+        self.count += len(keys)
+        self.lengths.add(sizes)
+        self._add_keys(keys, places, _Fetch([values for values, _ in columns]), room)
+
+    def _add_keys(self, digests: Hashes, places: Array | None, fetch: _Fetch, room: Room) -> None:
+        for begin in range(0, len(digests), _AT_ONCE):
+            part = digests[begin : begin + _AT_ONCE]
+            # Sorting the digests with their places in the lowest bits is faster than `argsort` by far.
+            placed = np.sort((part & ~_PLACE_BITS) | np.arange(len(part), dtype=np.uint64))
+            order = (placed & _PLACE_BITS).astype(np.int64)
+            ordered = part[order]
+            begins, counts = runs(ordered)
+            keys, counts, order = _in_order(ordered[begins], counts, order[begins])
+            at = order + begin if places is None else places[order + begin]
+            self.distinct.add(keys, counts, room, partial(fetch.at, at))
+
+    def merge(self, other: Strings, room: Room) -> None:
+        """Take in everything that another one has seen."""
+        self.count += other.count
+        self.utf8 += other.utf8
+        self.lengths.merge(other.lengths)
+        self.distinct.merge(other.distinct, room)
+        self.pictures.merge(other.pictures)
+
+
+class _Fetch:
+    """What is kept of values, found by their places in columns one behind another."""
+
+    __slots__ = ("_begins", "_columns")
+
+    def __init__(self, columns: list[_core.StringColumn]) -> None:
+        self._columns = columns
+        self._begins = np.cumsum([0, *map(len, columns)])
+
+    def at(self, among: Array, chosen: Sequence[int]) -> list[bytes]:
+        places = among[list(chosen)]
+        owners = np.searchsorted(self._begins, places, "right") - 1
+        inside = places - self._begins[owners]
+        columns = self._columns
+        return [
+            _kept(columns[owner].bytes(i)) for owner, i in zip(owners.tolist(), inside.tolist(), strict=True)
+        ]
+
+
+def _kept(value: Any) -> bytes:
+    if len(value) <= _KEPT_BYTES:
+        return bytes(value)
+    begun = Beginning(value[:_KEPT_BYTES])
+    begun.total_bytes = len(value)
+    return begun
+
+
+def shown(value: bytes) -> str:
+    """A value as JSON and reports hold it: its text, or its first bytes in hex; 60 characters at the most."""
+    total = value.total_bytes if isinstance(value, Beginning) else len(value)
+    text = _text(value, whole=total == len(value))
+    if text is None:
+        more = f"… ({total:,} bytes)" if total > _SHOWN_BYTES else ""
+        return f"0x{value[:_SHOWN_BYTES].hex()}{more}"
+    if total == len(value) and len(text) <= SHOWN_CHARACTERS:
+        return text
+    return text[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def _text(value: bytes, *, whole: bool) -> str | None:
+    for cut in range(1 if whole else 4):  # a character may be cut off at the end
+        try:
+            return value[: len(value) - cut].decode("utf-8")
+        except UnicodeDecodeError:
+            continue
+    return None
+
+
+def _texts(data: Array, ends: npt.NDArray[np.int64], which: npt.NDArray[np.bool_] | None) -> int:
+    """How many of the strings are UTF-8."""
+    count = len(ends) - 1 if which is None else int(np.count_nonzero(which))
+    used = data[ends[0] : ends[-1]]
+    if not len(used) or int(used.max()) < 0x80:
+        return count
+    import pyarrow as pa  # needed for few columns, and slow to load
+
+    try:
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+        pa.Array.from_buffers(pa.large_string(), len(ends) - 1, buffers).validate(full=True)
+        return count
+    except pa.ArrowInvalid:
+        pass
+    view = memoryview(data)  # type: ignore[arg-type]
+    good = 0
+    for i in range(len(ends) - 1) if which is None else np.flatnonzero(which).tolist():
+        try:
+            str(view[ends[i] : ends[i + 1]], "utf-8")
+            good += 1
+        except UnicodeDecodeError:
+            continue
+    return good
+
+
+def _places(columns: Sequence[Picked]) -> Array | None:
+    """The places that mean something, among all values one behind another; None for all."""
+    if all(which is None for _, which in columns):
+        return None
+    flags = [np.ones(len(values), bool) if which is None else which for values, which in columns]
+    return np.flatnonzero(np.concatenate(flags))
+
+
+def _in_order(keys: Hashes, counts: Array, places: Array) -> tuple[Hashes, Array, Array]:
+    """Keys whose upper bits agree may stand in any order, and twice: put that right where it happens."""
+    if bool(np.all(keys[1:] > keys[:-1])):
+        return keys, counts, places
+    order = np.argsort(keys, kind="stable")
+    keys, counts, places = keys[order], counts[order], places[order]
+    begins, _ = runs(keys)
+    return keys[begins], np.add.reduceat(counts, begins), places[begins]
+
+
+def _digests_are_hashes(keys: Array) -> Hashes:
+    return keys
