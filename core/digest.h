@@ -5,6 +5,9 @@
 // against someone who makes two contents meet on purpose.
 //
 //     row = mix(… mix(mix(0, column 1), column 2) …)      a column that a row lacks is left out
+//
+// Here in the header because most values are a few bytes: a call would cost more
+// than the digest.
 #pragma once
 
 #include "bytes.h"
@@ -16,9 +19,63 @@ struct Digest {
   uint64_t high = 0;
 };
 
-Digest digest(Bytes bytes, uint64_t seed) noexcept;
+namespace digests {
 
-// Puts another digest behind what a row has so far. The order counts.
-Digest mix(const Digest& row, const Digest& next) noexcept;
+// The fractions of the square roots of 2, 3, 5 and 7: numbers with no pattern of their own.
+inline constexpr uint64_t kFirst = 0x6a09e667f3bcc909;
+inline constexpr uint64_t kSecond = 0xbb67ae8584caa73b;
+inline constexpr uint64_t kThird = 0x3c6ef372fe94f82b;
+inline constexpr uint64_t kFourth = 0xa54ff53a5f1d36f1;
+
+__extension__ using Wide = unsigned __int128;
+
+// A product folded to its size. The factors come back in: a factor of zero would
+// otherwise forget the other one.
+inline uint64_t fold(uint64_t a, uint64_t b) noexcept {
+  const Wide product = Wide{a} * b;
+  return a ^ b ^ static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+// Puts two words behind what has been digested.
+inline void take(Digest& state, uint64_t first, uint64_t second) noexcept {
+  state.low = fold(state.low ^ first ^ kFirst, second ^ kSecond);
+  state.high = fold(state.high ^ second ^ kThird, first ^ kFourth);
+}
+
+// Of at most 16 bytes the first eight and the last eight, which may overlap. Together with
+// the length they say it all, and no byte is copied one by one.
+inline uint64_t first_word(const std::byte* at, size_t size) noexcept {
+  if (size >= 8) return load_le<uint64_t>(at);
+  if (size >= 4) return load_le<uint32_t>(at);
+  if (size == 0) return 0;
+  return std::to_integer<uint64_t>(at[0]) | std::to_integer<uint64_t>(at[size / 2]) << 8;
+}
+
+inline uint64_t last_word(const std::byte* at, size_t size) noexcept {
+  if (size >= 8) return load_le<uint64_t>(at + size - 8);
+  if (size >= 4) return load_le<uint32_t>(at + size - 4);
+  return size == 0 ? 0 : std::to_integer<uint64_t>(at[size - 1]);
+}
+
+// Of more than 16 bytes.
+Digest of_long(Bytes bytes, uint64_t seed) noexcept;
+
+}  // namespace digests
+
+// Of one number. Another seed is another kind of value.
+inline Digest digest(uint64_t number, uint64_t seed) noexcept { return {number, seed}; }
+
+inline Digest digest(Bytes bytes, uint64_t seed) noexcept {
+  if (bytes.size() > 16) return digests::of_long(bytes, seed);
+  return {digests::first_word(bytes.data(), bytes.size()) ^ seed,
+          digests::last_word(bytes.data(), bytes.size()) + bytes.size() * digests::kFourth};
+}
+
+// Puts another digest behind what a row has so far. The order counts. Only this
+// scatters the bits: the digest of a short value is little more than the value.
+inline Digest mix(Digest row, Digest next) noexcept {
+  digests::take(row, next.low, next.high);
+  return row;
+}
 
 }  // namespace rekord

@@ -9,7 +9,6 @@
 #include <stdexcept>
 
 #include "bind/arrays.h"
-#include "bind/buffer.h"
 #include "bind/extents.h"
 #include "bind/strings.h"
 #include "decode.h"
@@ -110,26 +109,18 @@ nb::tuple feed_from_python(AnyDecoder& decoder, const Slab& slab, size_t begin, 
 }
 
 // The payloads from `begin` to `end` of a stretch whose frames have been verified.
-// Everything is copied: the buffer may be read into again.
 template <class AnyDecoder>
-nb::tuple feed_payloads(AnyDecoder& decoder, Pool& pool, nb::handle buffer, const Extents& extents,
-                        size_t begin, size_t end) {
-  const Buffer view(buffer);
+nb::tuple feed_payloads(AnyDecoder& decoder, const Slab& slab, const Extents& extents, size_t begin,
+                        size_t end) {
   const size_t before = decoder.rows();
   RowProblem row;
   {
     nb::gil_scoped_release unlocked;
     end = std::min(end, extents.items.size());
-    std::vector<BlockRef> copies;  // of payloads that end with the buffer, with padding behind them
     for (size_t i = std::min(begin, end); i < end && !row; ++i) {
       const Extent& item = extents.items[i];
-      Bytes payload = view.part(item.offset, item.offset + item.length);
-      if (payload.data() + payload.size() + kPadding > view.bytes().data() + view.bytes().size()) {
-        copies.push_back(pool.acquire(payload.size() + kPadding));
-        if (!payload.empty()) std::memcpy(copies.back()->data(), payload.data(), payload.size());
-        payload = {copies.back()->data(), payload.size()};
-      }
-      row = decoder.add(payload, nullptr);
+      if (item.offset > slab.size() || item.length > slab.size() - item.offset) break;
+      row = decoder.add({slab.block->data() + item.offset, static_cast<size_t>(item.length)}, slab.block);
     }
     if (!row) row = decoder.settle();
   }
@@ -381,13 +372,11 @@ void bind_columns(nb::module_& module) {
         return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
       }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"),
            "Decode one payload; (problem, slot) where it is not a row.")
-      .def("feed_payloads", [](ExampleBatch& self, nb::handle buffer, const Extents& extents,
+      .def("feed_payloads", [](ExampleBatch& self, const Slab& slab, const Extents& extents,
                                size_t begin, size_t end) {
-        return self.alone([&] {
-          return feed_payloads(self.decoder, *self.pool, buffer, extents, begin, end);
-        });
-      }, nb::arg("buffer"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"),
-           "Decode payloads of a scanned stretch, and copy what they hold.\n\n"
+        return self.alone([&] { return feed_payloads(self.decoder, slab, extents, begin, end); });
+      }, nb::arg("slab"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"),
+           "Decode payloads of a scanned stretch.\n\n"
            "Gives (rows added, (problem, slot) of the payload after them or None).")
       .def_prop_ro("maybe_odd", [](const ExampleBatch& self) { return maybe_odd_rows(self.decoder); },
                    "Rows that TensorFlow may read differently; `survey` tells whether it does.")
@@ -408,12 +397,10 @@ void bind_columns(nb::module_& module) {
       .def("add", [](SequenceBatch& self, const nb::bytes& payload) {
         return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
       }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"))
-      .def("feed_payloads", [](SequenceBatch& self, nb::handle buffer, const Extents& extents,
+      .def("feed_payloads", [](SequenceBatch& self, const Slab& slab, const Extents& extents,
                                size_t begin, size_t end) {
-        return self.alone([&] {
-          return feed_payloads(self.decoder, *self.pool, buffer, extents, begin, end);
-        });
-      }, nb::arg("buffer"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"))
+        return self.alone([&] { return feed_payloads(self.decoder, slab, extents, begin, end); });
+      }, nb::arg("slab"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"))
       .def_prop_ro("maybe_odd",
                    [](const SequenceBatch& self) { return maybe_odd_rows(self.decoder); })
       .def("take", [](SequenceBatch& self) {

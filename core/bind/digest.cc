@@ -85,8 +85,8 @@ void digest_column(uint64_t seed, nb::object values, std::optional<Array<int64_t
   mix_rows(bounds, rows, out, [&](size_t begin, size_t end) {
     const std::byte* at = data + begin * item_bytes;
     // One number, which is what most rows have, needs no chain of its own.
-    if (end == begin + 1 && item_bytes == 8) return Digest{load_le<uint64_t>(at), seed};
-    if (end == begin + 1 && item_bytes == 4) return Digest{load_le<uint32_t>(at), seed};
+    if (end == begin + 1 && item_bytes == 8) return digest(load_le<uint64_t>(at), seed);
+    if (end == begin + 1 && item_bytes == 4) return digest(uint64_t{load_le<uint32_t>(at)}, seed);
     return digest({at, (end - begin) * item_bytes}, seed);
   });
 }

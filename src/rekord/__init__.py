@@ -24,6 +24,7 @@ from rekord.errors import (
 )
 from rekord.health.check import check
 from rekord.health.diff import diff
+from rekord.health.doctor import doctor
 from rekord.health.finding import Finding, Report
 from rekord.health.salvage import salvage
 from rekord.health.stats.run import stats
@@ -85,6 +86,7 @@ __all__ = [
     "compat",
     "decode",
     "diff",
+    "doctor",
     "encode",
     "infer",
     "layouts",

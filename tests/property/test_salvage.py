@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
@@ -53,7 +53,7 @@ def untouched(data: Sequence[Byte], offsets: Sequence[int]) -> list[tuple[int, i
     """(record, begin, end) of each frame whose bytes still stand side by side; `offsets` has the end too."""
     places = {origin: at for at, (_, origin) in enumerate(data) if origin is not None}
     found = []
-    for record, (begin, end) in enumerate(zip(offsets, offsets[1:], strict=False)):
+    for record, (begin, end) in enumerate(pairwise(offsets)):
         at = places.get(begin)
         origins = [] if at is None else [origin for _, origin in data[at : at + end - begin]]
         if at is not None and origins == list(range(begin, end)):
@@ -86,8 +86,7 @@ def salvaged(data: bytes, folder: Path) -> list[bytes]:
     path.write_bytes(data)
     try:
         report = salvage(path, out)
-    except rk.RekordError as failure:
-        assert failure.location.path == str(path)
+    except (rk.FormatError, rk.DatasetError):
         assert not out.exists()
         return []
     kept = list(rk.records(out))
@@ -132,14 +131,19 @@ def deflated(payloads: Sequence[bytes], compression: str) -> tuple[bytes, list[F
 
 @pytest.fixture
 def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compress, "FLUSH_BYTES", 300)
+    monkeypatch.setattr(compress, "FLUSH_BYTES", 1000)
+
+
+# A reference in the compressed data reaches back for 258 bytes at the most: damaged, it can repeat a frame that is
+# shorter, and no checksum of a frame could tell.
+long_enough = st.one_of(
+    st.binary(min_size=260, max_size=300), st.text("abc ", min_size=260, max_size=500).map(str.encode)
+)
 
 
 @given(
-    payloads=st.lists(
-        st.one_of(st.binary(max_size=120), st.text("abc ", max_size=200).map(str.encode)),
-        min_size=4,
-        max_size=24,
+    payloads=st.lists(long_enough, min_size=4, max_size=12).map(
+        lambda bodies: [b"%d " % i + body for i, body in enumerate(bodies)]
     ),
     compression=st.sampled_from(["gzip", "zlib"]),
     harm=harms,

@@ -164,8 +164,8 @@ def test_payloads_that_are_no_examples_are_compared_byte_by_byte(tmp_path: Path)
     found = rk.diff(tmp_path / "a", tmp_path / "b")
     assert counts(found) == (1, 1, 0, 0)
     assert found.remarks == [
-        "1 file of A hold no Examples: compared byte by byte",
-        "1 file of B hold no Examples: compared byte by byte",
+        "files without Examples in A: 1; compared byte by byte",
+        "files without Examples in B: 1; compared byte by byte",
     ]
     assert rk.diff(tmp_path / "a", tmp_path / "a").same
 
@@ -176,7 +176,7 @@ def test_with_a_key_changed_records_say_which_features_changed(tmp_path: Path) -
     changed[8]["name"] = "another"
     changed[9] |= {"score": 99.0, "name": "both"}
     a = put(tmp_path / "a.tfrecord", ROWS)
-    b = put(tmp_path / "b.tfrecord", changed[:-1] + [{**ROWS[0], "id": 900}])
+    b = put(tmp_path / "b.tfrecord", [*changed[:-1], {**ROWS[0], "id": 900}])
     found = rk.diff(a, b, key="id")
     assert counts(found) == (1, 1, 3, 0)
     assert dict(found.records.features) == {"name": 2, "score": 2}
@@ -222,8 +222,8 @@ def test_records_of_a_key_that_is_there_twice_are_matched_by_content(tmp_path: P
     assert counts(found) == (1, 1, 0, 0)
     assert found.records.repeated_keys == (1, 1)
     assert found.remarks == [
-        "1 keys are there more than once in A: records matched by what they hold",
-        "1 keys are there more than once in B: records matched by what they hold",
+        "repeated keys in A: 1; their records are matched by what they hold",
+        "repeated keys in B: 1; their records are matched by what they hold",
     ]
     assert rk.diff(a, a, key="id").same
 
@@ -235,7 +235,7 @@ def test_records_without_the_key_are_matched_by_content(tmp_path: Path) -> None:
     found = rk.diff(tmp_path / "a", tmp_path / "b", key="id")
     assert counts(found) == (1, 1, 0, 0)
     assert found.records.without_key == (1, 1)
-    assert "1 records of A have no key, and were matched by what they hold" in found.remarks
+    assert "records without the key in A: 1; matched by what they hold" in found.remarks
 
 
 def test_a_key_that_no_record_has_names_its_near_miss(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_key_that_no_record_has_names_its_near_miss(tmp_path: Path) -> None:
     [
         ([{"k": [1]}, {"k": [1, 2]}], 1, "2 values"),
         ([{"k": [0.5]}], 0, "floats"),
-        ([{"k": [1]}, {"k": [b"one"]}], 1, "bytes here, and int64 in a record before"),
+        ([{"k": [1]}, {"k": [b"one"]}], 0, "int64 here, and bytes in another record"),
     ],
 )
 def test_a_key_that_cannot_tell_records_apart_is_refused(
@@ -472,8 +472,9 @@ def test_equal_manifests_are_taken_at_their_word_unless_told_to_read(tmp_path: P
     shutil.copytree(a, b)
     found = rk.diff(a, b)
     assert found.same
+    assert found.by_manifests
     assert found.remarks == [
-        "by their manifests, which list the same checksums, and by the sizes of the files: nothing was read"
+        "nothing was read: the manifests list the same checksums, and the files are as long as they say"
     ]
     assert found.counts["b"]["records"] == 200
     shard = tmp_path / "b" / "train-00000-of-00001.tfrecord"
@@ -530,8 +531,8 @@ def test_the_json_has_the_promised_members(tmp_path: Path) -> None:
     a, b = put(tmp_path / "a.tfrecord", ROWS), put(tmp_path / "b.tfrecord", ROWS[1:])
     document = json.loads(json.dumps(rk.diff(a, b, key="id").to_dict(), allow_nan=False))
     assert list(document) == [
-        "same", "complete", "a", "b", "key", "schema", "counts", "splits", "features", "records", "remarks",
-        "findings", "not_listed",
+        "same", "complete", "by_manifests", "a", "b", "key", "schema", "counts", "splits", "features", "records",
+        "remarks", "findings", "not_listed",
     ]  # fmt: skip
     assert document["records"]["removed"] == 1
     assert document["records"]["examples"][0] == {

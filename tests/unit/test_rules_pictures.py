@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,10 +81,6 @@ def test_a_picture_that_does_not_decode_is_an_error_at_its_record(
     stream = frames(payloads)
     path = put_file(compress(stream, compression), "x.gz" if compression == "gzip" else "x.tfrecord")
     findings = about_pictures(path, schema)
-    # One of six is more than the twentieth part up to which an empty value is taken for a slip.
-    if broken == "empty" and schema is None:
-        assert findings == []
-        return
     (one,) = findings
     assert (one.code, one.severity, one.path, one.record) == (code, "error", str(path), at)
     assert one.offset == frame_offsets(stream)[at]
@@ -93,10 +90,12 @@ def test_a_picture_that_does_not_decode_is_an_error_at_its_record(
     assert one.do == "write the record again from its source, or leave it out"
 
 
-def test_one_empty_picture_among_many_is_an_error_without_a_schema(put_records: PutFile) -> None:
-    payloads = [example_bytes(image_record(b"" if i == 25 else PNG)) for i in range(40)]
-    (one,) = about_pictures(put_records(payloads), None)
-    assert (one.code, one.severity, one.record) == ("H760", "error", 25)
+def test_values_that_are_often_empty_are_left_alone_without_a_schema(put_records: PutFile) -> None:
+    path = put_records([example_bytes(image_record(PNG if i % 2 else b"")) for i in range(8)])
+    assert about_pictures(path, None) == []
+    assert [(one.code, one.record) for one in about_pictures(path, ANY)] == [
+        ("H760", i) for i in (0, 2, 4, 6)
+    ]
 
 
 def test_a_tiff_is_no_picture_that_tensorflow_decodes(put_records: PutFile) -> None:
@@ -340,8 +339,6 @@ def test_a_mask_whose_pixels_are_damaged_is_an_error(put_records: PutFile) -> No
     data = file.getvalue()
     at = data.index(b"IDAT")
     size = int.from_bytes(data[at - 4 : at], "big")
-    import zlib
-
     body = b"IDAT" + bytes(size)
     bad = data[:at] + body + zlib.crc32(body).to_bytes(4, "big") + data[at + 8 + size :]
     (one,) = about_masks(put_records([segmented(ids()), segmented(bad)]), DEEPLAB)
@@ -352,7 +349,7 @@ def test_a_mask_with_too_many_pixels_is_a_warning(
     put_records: PutFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rekord.codec.masks._MOST_PIXELS", 10)
-    found = [one for one in about_pictures(put_records([segmented(ids())]), DEEPLAB)]
+    found = about_pictures(put_records([segmented(ids())]), DEEPLAB)
     assert [(one.code, one.severity, one.record, one.feature) for one in found] == [
         ("H769", "warning", 0, "mask")
     ]

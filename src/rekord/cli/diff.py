@@ -67,7 +67,8 @@ def lines_of(found: Diff, names: dict[str, str], report: Report, seconds: float)
     remarks: list[list[Piece]] = [[("note", "dim"), f"  {clean(remark)}"] for remark in found.remarks]
     if found.same:
         records = count(found.counts["a"]["records"], "record")
-        return [[("the same", "bold green"), f" · {records} · {amount}"], *remarks]
+        said = "the same, by their manifests" if found.by_manifests else "the same"
+        return [[(said, "bold green"), f" · {records} · {amount}"], *remarks]
     lines: list[list[Piece]] = []
     for title, rows in (
         ("records", _records(found)),

@@ -14,6 +14,7 @@ from rekord.cli import out
 from rekord.cli.check import check
 from rekord.cli.demo import demo
 from rekord.cli.diff import diff
+from rekord.cli.doctor import doctor
 from rekord.cli.explain import explain
 from rekord.cli.help import Command, Group
 from rekord.cli.infer import infer
@@ -55,7 +56,7 @@ def root(
         raise typer.Exit(WRONG_USAGE)
 
 
-for verb in (write, check, salvage, stats, diff, show, infer, explain, demo):
+for verb in (write, check, doctor, salvage, stats, diff, show, infer, explain, demo):
     app.command(cls=Command)(verb)
 app.command(
     cls=Command, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}

@@ -102,4 +102,6 @@ class Diagnoses:
 
 def worst_first(diagnoses: list[Diagnosis]) -> tuple[Diagnosis, ...]:
     """Errors before warnings before notes; within these, what touches most records first."""
-    return tuple(sorted(diagnoses, key=lambda each: (_RANK[each.severity], -each.records_affected, each.code)))
+    return tuple(
+        sorted(diagnoses, key=lambda each: (_RANK[each.severity], -each.records_affected, each.code))
+    )

@@ -133,7 +133,7 @@ class Speaker:
         stretch) may have a form that TensorFlow reads differently.
         """
         before = self._batch.rows
-        taken, refusal = self._batch.feed_payloads(stretch.buffer, stretch.extents, begin, end)
+        taken, refusal = self._batch.feed_payloads(stretch.slab, stretch.extents, begin, end)
         if taken:
             begins, lengths = stretch.extents.arrays(begin, begin + taken)
             self._places.append((stretch.first_record + begin, stretch.base, begins, lengths))

@@ -165,13 +165,13 @@ def _remarks(
     for letter, repeated in zip("AB", records.repeated_keys, strict=True):
         if repeated:
             remarks.append(
-                f"{repeated:,} keys are there more than once in {letter}: records matched by what they hold"
+                f"repeated keys in {letter}: {repeated:,}; their records are matched by what they hold"
             )
     for letter, without, side in zip("AB", records.without_key, seen, strict=True):
         if without:
-            remarks.append(f"{without:,} records of {letter} have no key, and were matched by what they hold")
+            remarks.append(f"records without the key in {letter}: {without:,}; matched by what they hold")
         if side.raw_files:
-            remarks.append(f"{_files(side.raw_files)} of {letter} hold no Examples: compared byte by byte")
+            remarks.append(f"files without Examples in {letter}: {side.raw_files:,}; compared byte by byte")
         if side.statistics.left_out:
             remarks.append(f"{letter} has so many keys that some are left out of the statistics")
     return remarks
@@ -203,8 +203,9 @@ def _by_manifests(one: Side, other: Side) -> Diff:
         counts={"a": counts, "b": counts},
         splits=splits,
         remarks=[
-            "by their manifests, which list the same checksums, and by the sizes of the files: nothing was read"
+            "nothing was read: the manifests list the same checksums, and the files are as long as they say"
         ],
+        by_manifests=True,
     )
 
 

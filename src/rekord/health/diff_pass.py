@@ -175,7 +175,7 @@ class Comparing:
             row = int(several[0])
             found = f"{int(column.counts[row]):,} values"
         elif self._key_kind not in (None, column.kind):
-            found = f"{column.kind} here, and {self._key_kind} in a record before"
+            found = f"{column.kind} here, and {self._key_kind} in another record"
         self._key_kind = self._key_kind or column.kind
         if found is not None:
             raise error(

@@ -77,6 +77,7 @@ class Diff:
     findings: Sequence[Finding] = ()
     not_listed: int = 0
     unreadable: int = 0  # files that the disk would not give
+    by_manifests: bool = False  # nothing was read: two manifests list the same checksums
 
     @property
     def same(self) -> bool:
@@ -98,6 +99,7 @@ class Diff:
         return {
             "same": self.same,
             "complete": self.complete,
+            "by_manifests": self.by_manifests,
             "a": self.a,
             "b": self.b,
             "key": self.key,

@@ -11,14 +11,12 @@ from rekord.dataset.read import PathLike, record_files
 from rekord.engines.journal import Lock, exists, remove_tree
 from rekord.errors import DatasetError, RekordError, error
 from rekord.health.salvage_copy import Kept, Ledger, SalvageReport, keep
-from rekord.health.salvage_walk import Gap
+from rekord.health.salvage_walk import FOREIGN, Gap
 from rekord.location import Location
 from rekord.storage.files import LOCAL, Storage, Writable
 from rekord.storage.publish import Publication
 
 _MAGIC = re.compile(r"[*?[]")
-_ALONE = ("C205", "F110", "F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119", "F120")
-"""Errors that say by themselves why nothing can be had of a file."""
 
 
 def salvage(src: PathLike, out: PathLike) -> SalvageReport:
@@ -159,7 +157,7 @@ def _staged(out: str, storage: Storage) -> Iterator[_Staging]:
 
 def _nothing(path: str, kept: Kept | None) -> RekordError:
     failure = None if kept is None else kept.failure
-    if failure is not None and failure.code in _ALONE:
+    if failure is not None and failure.code in (*FOREIGN, "F120"):
         return failure
     return error(
         "X540",

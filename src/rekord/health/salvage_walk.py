@@ -15,7 +15,9 @@ from rekord.records.reenter import START, Budget, Entry, Reentries, Reentry
 from rekord.storage.files import LOCAL, Readable, Storage
 
 _MOST_SEARCHED_BYTES = 2 << 30  # protobuf has no longer message
-_FOREIGN = ("C205", "F110", "F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119")
+FOREIGN = ("C205", "F110", "F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119")
+"""What is said of a file of another format."""
+
 _ZLIB_NAMES = (".zz", ".zlib")
 
 
@@ -86,11 +88,6 @@ class Walk:
         if self._reentries is not None:
             self._reentries.close()
 
-    @property
-    def is_foreign(self) -> bool:
-        """Whether the file is of another format altogether."""
-        return self.failure is not None and self.failure.code in _FOREIGN
-
     def steps(self) -> Iterator[Run | Gap]:
         """The intact frames and the gaps between them, in the order of the file."""
         goes_on = True
@@ -113,12 +110,12 @@ class Walk:
         reader, offset = self._reader, self._reader.offset
         begin, record = self._base + offset, self._first_record + reader.record
         told, goes_on = reader.recover(failure)
-        if isinstance(failure, CompressionError):
-            goes_on = reader.resume() is not None  # what came before the damage may still have frames
+        if isinstance(failure, CompressionError) or told.code in FOREIGN:
+            # Frames may stand before the damage, or behind bytes that only look like another format.
+            goes_on = reader.resume() is not None
+            told = failure if goes_on else told
         if self.failure is None:
             self.failure = told
-        if told.code in _FOREIGN:
-            return self._gap(told, begin, self._file_bytes, record), False
         if reader.left_by == "skip":
             gap = self._gap(told, begin, self._base + reader.offset, record)
             return replace(gap, lost_records=1, left_by="skip"), goes_on

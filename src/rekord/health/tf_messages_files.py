@@ -166,7 +166,7 @@ FILE_MESSAGES = (
     ),
     Known(
         pattern=looks_like("Not a JPEG file: starts with {first:word} {second:word}"),
-        code="E321",
+        code="H764",
         title="the picture is no JPEG: it begins with {begins}, as {picture} does",
         says="decode_jpeg was given {picture}.",
         how="A PNG named .jpg is the usual case; raw pixels and cut files look so as well.",
@@ -175,7 +175,7 @@ FILE_MESSAGES = (
     ),
     Known(
         pattern=looks_like("Invalid JPEG data or crop window"),
-        code="E332",
+        code="H762",
         title="a JPEG is damaged or cut off",
         says="The bytes begin as a JPEG, and cannot be decoded to the end.",
         how="The source file was cut off or damaged before it was written to the record.",
@@ -183,7 +183,7 @@ FILE_MESSAGES = (
     ),
     Known(
         pattern=looks_like("Invalid PNG"),
-        code="E332",
+        code="H762",
         title="a PNG is damaged or cut off",
         says="The bytes begin as a PNG, and cannot be decoded to the end.",
         how="The source file was cut off or damaged before it was written to the record.",
@@ -191,7 +191,7 @@ FILE_MESSAGES = (
     ),
     Known(
         pattern=looks_like("Trying to decode {format:word} format using"),
-        code="E321",
+        code="H764",
         title="the picture is a {format}, and another decoder was called",
         says="The bytes are a whole {format}; the decoder that was called does not take it.",
         how="A file whose name says another format than its bytes.",
@@ -199,7 +199,7 @@ FILE_MESSAGES = (
     ),
     Known(
         pattern=looks_like("Unknown image file format"),
-        code="E321",
+        code="H763",
         title="the bytes are no picture",
         says="The first bytes are those of none of JPEG, PNG, GIF, BMP or WebP.",
         how="Raw pixels, a path in place of the file's content, or a picture that was encoded twice.",
@@ -207,7 +207,7 @@ FILE_MESSAGES = (
     ),
     Known(
         pattern=looks_like("Unable to decode bytes as JPEG, PNG, GIF, or BMP"),
-        code="E321",
+        code="H763",
         title="the bytes are no picture",
         says="The first bytes are those of none of JPEG, PNG, GIF or BMP.",
         how="Raw pixels, a path in place of the file's content, or a picture that was encoded twice.",
@@ -215,7 +215,7 @@ FILE_MESSAGES = (
     ),
     Known(
         pattern=looks_like("Input is empty."),
-        code="E330",
+        code="H760",
         title="a picture is empty",
         says="A decoder was given no bytes at all.",
         how="The default of a missing feature is often an empty string; or an empty file was written.",
@@ -249,7 +249,7 @@ FILE_MESSAGES = (
         pattern=looks_like(
             "Received a label value of {found:n} which is outside the valid range of [{low:n}, {high:n})"
         ),
-        code="E317",
+        code="H752",
         title="label {found} is outside {low}…{high}",
         says="The loss knows classes from {low} on, below {high}; a record has label {found}.",
         how="Labels that count from 1, a class too many, or 255 for `ignore` in a mask.",
@@ -257,7 +257,7 @@ FILE_MESSAGES = (
     ),
     Known(
         pattern=looks_like("labels", "(`)?", " out of bound"),
-        code="E335",
+        code="H767",
         title="a mask has values that are no class ids",
         says="The evaluation met a label that is neither below the number of classes nor the one to ignore.",
         how="Palette or RGB masks decoded to grey, or 255 that is not declared as ignore.",

@@ -9,8 +9,10 @@ _DOCTOR = "rekord doctor PATH --spec FILE.py:NAME      (says it for every featur
 
 def _types(facts: Facts) -> Facts:
     stored = facts.get("stored", "another type")
+    turn = "tf.strings.to_number(x)" if stored == "string" else "tf.cast(x, dtype)"
     return {
         "stored": stored,
+        "turn": turn,
         "stored_tf": as_tf(stored),
         "stored_list": as_list(stored),
         "read_tf": as_tf(facts["read"]),
@@ -29,7 +31,7 @@ _ANOTHER_TYPE = (
 )
 
 _TYPE_DO = (
-    "read it as it is stored: {quoted}: tf.io.FixedLenFeature([], {stored_tf}), then tf.cast where that is meant",
+    "read it as it is stored: {quoted}: tf.io.FixedLenFeature([], {stored_tf}), and {turn} afterwards",
     "or write the records again with the type that the reader expects",
     _DOCTOR,
 )

@@ -29,15 +29,20 @@ SEARCH_BYTES = 64 << 20
 _SEARCH_FACTOR = 8
 """A search for the next frame verifies so many bytes in vain, and so many more for each byte searched."""
 
+_IDLE_BYTES = 32 << 20
+_OUR_HOLDERS = 2
+"""The slab itself and the view of it: one more is a batch with values that lie in the slab."""
+
 _FRAME_CODES = ("F101", "F102", "F103", "F104", "F105")
 _CUT_SHORT = (Fault.CUT_HEADER, Fault.CUT_RECORD, Fault.IMPOSSIBLE_LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Verified frames in a buffer that the next read uses again."""
+    """Verified frames in a buffer that the next read uses again, unless a batch holds on to its slab."""
 
-    buffer: bytearray
+    slab: _core.Slab
+    buffer: memoryview
     extents: _core.Extents
     first_record: int
     base: int  # offset in the stream of the buffer's first byte
@@ -78,7 +83,8 @@ class FrameReader:
         except BaseException:
             file.close()
             raise
-        self._buffer = bytearray(slab_bytes)
+        self._pool = _core.Pool(_IDLE_BYTES)
+        self._slab, self._buffer = self._new_slab(slab_bytes)
         self._begin = 0  # of the bytes that have not been given out
         self._end = 0
         self._base = 0
@@ -134,7 +140,7 @@ class FrameReader:
                 self._buffer, self._begin, self._end, self._remaining()
             )
             if len(extents):
-                stretch = Stretch(self._buffer, extents, self.record, self._base)
+                stretch = Stretch(self._slab, self._buffer, extents, self.record, self._base)
                 self.record += len(extents)
                 self._begin += consumed
                 yield stretch
@@ -243,13 +249,23 @@ class FrameReader:
         kept = self._end - self._begin
         if needed > len(self._buffer) and kept * 2 > len(self._buffer):
             # Some slack on top: a frame right behind this one must not make us move everything again.
-            bigger = bytearray(min(needed, 2 * len(self._buffer)) + SLAB_BYTES)
-            bigger[:kept] = memoryview(self._buffer)[self._begin : self._end]
-            self._buffer = bigger
+            self._move_to(min(needed, 2 * len(self._buffer)) + SLAB_BYTES)
+        elif self._slab.holders > _OUR_HOLDERS:
+            self._move_to(len(self._buffer))
         elif self._begin:
             self._buffer[:kept] = self._buffer[self._begin : self._end]
         self._base += self._begin
         self._begin, self._end = 0, kept
+
+    def _move_to(self, slab_bytes: int) -> None:
+        """Go on in another slab, with what is left in this one at its front."""
+        left = self._buffer[self._begin : self._end]
+        self._slab, self._buffer = self._new_slab(slab_bytes)
+        self._buffer[: len(left)] = left
+
+    def _new_slab(self, slab_bytes: int) -> tuple[_core.Slab, memoryview]:
+        slab = self._pool.slab(slab_bytes)
+        return slab, slab.view()[:slab_bytes]
 
     def _follows(self, skip: int) -> bool:
         """Whether a header, or the end of the file, stands exactly `skip` bytes on."""
@@ -272,9 +288,10 @@ class FrameReader:
             if not found:
                 return None
             _, consumed, _, problem = _core.scan(self._buffer, begin + moved, end, end - begin - moved)
+            at += int(moved)
             if problem is None:
-                return at + moved
-            at += moved + consumed
+                return at
+            at += int(consumed)
 
     def _at_end(self) -> bool:
         return self._eof and self._begin == self._end

@@ -116,7 +116,7 @@ def _comprehended(node: ast.DictComp, scope: Scope, depth: int) -> dict[str, Spe
     spec: dict[str, SpecFeature] = {}
     for name in names:
         bound = Event(ast.copy_location(ast.Constant(name), loop.iter), loop.iter.lineno)
-        inner = Scope(scope.path, {loop.target.id: [bound]}, scope)  # type: ignore[attr-defined]
+        inner = scope.within({loop.target.id: [bound]})  # type: ignore[attr-defined]
         _put(spec, node.key, node.value, inner, depth)
     return spec
 

@@ -40,10 +40,10 @@ def load_spec(text: str) -> Spec | SequenceSpec:
     """
     path, name = _parts(text)
     module = _parsed(path)
-    top = _scope(path, module.body, None)
+    top = Scope(path, _names(module.body))
     functions = {each.node.name: each for each in _blocks(module)}
     if name is None:
-        return _only_spec(path, module, top, functions)
+        return _only_spec(path, top, functions)
     names = name.split(",")
     if len(names) == 2:
         context, steps = (_named(path, each.strip(), top, functions) for each in names)
@@ -104,22 +104,22 @@ def _blocks(node: ast.AST, around: tuple[_Block, ...] = ()) -> Iterator[_Block]:
             yield from _blocks(child, around)
 
 
-def _scope(path: str, body: Sequence[ast.stmt], outer: Scope | None) -> Scope:
+def _names(body: Sequence[ast.stmt]) -> dict[str, list[Event]]:
     names: dict[str, list[Event]] = {}
     for name, event in _events(body, conditional=False):
         names.setdefault(name, []).append(event)
-    return Scope(path, names, outer)
+    return names
 
 
-def _block_scope(path: str, block: _Block, top: Scope) -> Scope:
-    outer = _block_scope(path, block.around[-1], top) if block.around else top
-    scope = _scope(path, block.node.body, outer)
+def _block_scope(block: _Block, top: Scope) -> Scope:
+    outer = _block_scope(block.around[-1], top) if block.around else top
+    names = _names(block.node.body)
     if isinstance(block.node, ast.ClassDef):
-        return scope
+        return outer.within(names)
     every = block.node.args
     given = [*every.posonlyargs, *every.args, *every.kwonlyargs, *filter(None, (every.vararg, every.kwarg))]
     parameters = {each.arg: [Event(None, each.lineno, what="a parameter of a function")] for each in given}
-    return Scope(path, {**parameters, **scope.names}, outer)
+    return outer.within({**parameters, **names})
 
 
 def _events(body: Sequence[ast.stmt], *, conditional: bool) -> Iterator[tuple[str, Event]]:
@@ -197,7 +197,7 @@ def _named(path: str, name: str, top: Scope, functions: dict[str, _Block]) -> Sp
     if name in top.names:
         return _spec_of(ast.Name(name), top, name)
     if name in functions:
-        found = _specs_in(path, functions[name], top)
+        found = _specs_in(functions[name], top)
         if len(found) == 1:
             return found[0][1]
         raise _no_spec_here(
@@ -208,9 +208,9 @@ def _named(path: str, name: str, top: Scope, functions: dict[str, _Block]) -> Sp
             ", ".join([each for each, _ in found][:4]) or "no dict of tf.io features",
             f"--spec {path}:{found[0][0]}" if found else _DO,
         )
-    inside = [each for each in functions.values() if name in _block_scope(path, each, top).names]
+    inside = [each for each in functions.values() if name in _block_scope(each, top).names]
     if len(inside) == 1:
-        return _spec_of(ast.Name(name), _block_scope(path, inside[0], top), name)
+        return _spec_of(ast.Name(name), _block_scope(inside[0], top), name)
     if inside:
         raise _no_spec_here(
             path,
@@ -220,7 +220,7 @@ def _named(path: str, name: str, top: Scope, functions: dict[str, _Block]) -> Sp
             ", ".join([each.node.name for each in inside][:4])[:60],
             f"--spec {path}:{inside[0].node.name}",
         )
-    known = _candidates(path, top, functions)
+    known = _candidates(top, functions)
     near = near_miss(name, [*top.names, *functions, *known])
     some = ", ".join([f"`{each}`" for each in known[:4]])
     raise error(
@@ -256,14 +256,12 @@ def _spec_of(node: ast.expr, scope: Scope, name: str) -> Spec | SequenceSpec:
     )
 
 
-def _only_spec(
-    path: str, module: ast.Module, top: Scope, functions: dict[str, _Block]
-) -> Spec | SequenceSpec:
-    known = _candidates(path, top, functions)
+def _only_spec(path: str, top: Scope, functions: dict[str, _Block]) -> Spec | SequenceSpec:
+    known = _candidates(top, functions)
     if len(known) == 1:
         return _named(path, known[0], top, functions)
     if not known:
-        found = [spec for each in functions.values() for _, spec in _specs_in(path, each, top)]
+        found = [spec for each in functions.values() for _, spec in _specs_in(each, top)]
         if len(found) == 1:
             return found[0]
     raise error(
@@ -276,9 +274,9 @@ def _only_spec(
     )
 
 
-def _candidates(path: str, top: Scope, functions: dict[str, _Block]) -> list[str]:
+def _candidates(top: Scope, functions: dict[str, _Block]) -> list[str]:
     """The names that look as if they were bound to specs, in the order of the file."""
-    scopes = [top, *(_block_scope(path, each, top) for each in functions.values())]
+    scopes = [top, *(_block_scope(each, top) for each in functions.values())]
     found = {name: None for scope in scopes for name, events in scope.names.items() if _looks(events)}
     return list(found)
 
@@ -307,9 +305,9 @@ def _makes(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and last_name(node.func) in CLASSES
 
 
-def _specs_in(path: str, function: _Block, top: Scope) -> list[tuple[str, Spec | SequenceSpec]]:
+def _specs_in(function: _Block, top: Scope) -> list[tuple[str, Spec | SequenceSpec]]:
     """(name, spec) of each spec that a function has: those that it parses with, else those that it binds."""
-    scope = _block_scope(path, function, top)
+    scope = _block_scope(function, top)
     found: dict[str, Spec | SequenceSpec] = {}
     for node in ast.walk(function.node):
         if isinstance(node, ast.Call):

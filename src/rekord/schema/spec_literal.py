@@ -14,6 +14,7 @@ from rekord.location import Location
 MOST_ENTRIES = 100_000
 LARGEST = 1 << 63
 
+_MOST_STEPS = 1_000_000  # a few lines can double something fifty times
 _DEEPEST = 50  # names that lead to names, and expressions in expressions
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -42,6 +43,11 @@ class Scope:
     path: str
     names: Mapping[str, Sequence[Event]] = field(default_factory=dict)
     outer: Scope | None = None
+    steps_left: list[int] = field(default_factory=lambda: [_MOST_STEPS], compare=False)
+
+    def within(self, names: Mapping[str, Sequence[Event]]) -> Scope:
+        """A scope inside this one, which shares the work that may be done."""
+        return Scope(self.path, names, self, self.steps_left)
 
     def find(self, name: str) -> tuple[Sequence[Event], Scope] | None:
         """What happens to a name, and where."""
@@ -142,7 +148,8 @@ def described(node: ast.AST) -> str:
 
 def check_depth(node: ast.AST, scope: Scope, depth: int) -> None:
     """Refuse what has no end."""
-    if depth > _DEEPEST:
+    scope.steps_left[0] -= 1
+    if depth > _DEEPEST or scope.steps_left[0] < 0:
         raise not_literal(node, scope, "names or expressions that lead too deep, or in a circle")
 
 

@@ -92,14 +92,21 @@ def _uint8_layout(case: Case, key: str, stored: Stored) -> Layout | None:
         _, shape, _ = sized.shapes[0]
         depth = shape.channels if shape.channels is not None else int(ratio)
         if (ratio == 1.0 or not sized.deep) and depth in _MODES:
-            return Layout(shape.height, shape.width, depth, f"`{sized.keys[0]}` and `{sized.keys[1]}` say {shape}")
+            return Layout(
+                shape.height, shape.width, depth, f"`{sized.keys[0]}` and `{sized.keys[1]}` say {shape}"
+            )
     tensor = dict(case.features()).get(key)
-    if isinstance(tensor, Tensor) and np.dtype(tensor.dtype) == np.uint8 and None not in tensor.shape:
-        height, width, depth = (*tensor.shape, 1)[:3] if len(tensor.shape) in (2, 3) else (0, 0, 0)
-        if depth in _MODES and height and width and stored.lengths.counts and len(stored.lengths.counts) == 1:
-            if next(iter(stored.lengths.counts)) == height * width * depth:
-                return Layout(height, width, depth, f"the schema says uint8 of shape {list(tensor.shape)}")
-    return None
+    return _declared_layout(tensor, stored) if isinstance(tensor, Tensor) else None
+
+
+def _declared_layout(tensor: Tensor, stored: Stored) -> Layout | None:
+    shape = [size for size in tensor.shape if size is not None]
+    if np.dtype(tensor.dtype) != np.uint8 or len(shape) != len(tensor.shape) or len(shape) not in (2, 3):
+        return None
+    height, width, depth = (*shape, 1)[:3]
+    if depth not in _MODES or list(stored.lengths.counts or ()) != [height * width * depth]:
+        return None
+    return Layout(height, width, depth, f"the schema says uint8 of shape {shape}")
 
 
 def encoded_estimate(stored: Stored, layout: Layout, payload_bytes: int) -> str | None:
@@ -155,7 +162,7 @@ def _png_sizes(arrays: list[npt.NDArray[np.uint8]], layout: Layout) -> tuple[int
 
 
 def _long_list(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
-    small = 0 <= stored.low and stored.high <= 255
+    small = stored.low >= 0 and stored.high <= 255
     if not small or not (stored.kind == "int64" or stored.all_whole):
         return
     now = _list_bytes(stored)

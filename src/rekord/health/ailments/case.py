@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from rekord.health.ailments.profile import MOST_PLACES, Profile, Tally
 from rekord.health.ailments.raw_shapes import RawShapes
+from rekord.health.ailments.words import count
 from rekord.health.diagnosis import Diagnosis, Place
 from rekord.health.finding import Finding, Severity
 from rekord.schema import Schema
 from rekord.schema.base import Feature
-from rekord.health.ailments.words import count
 
 
 @dataclass(slots=True)
@@ -56,6 +56,7 @@ class Case:
     schema: Schema | None = None
     compression: Mapping[str, str] = field(default_factory=dict)  # by file name, as a manifest says
     files: list[FileFacts] = field(default_factory=list)
+    beside: list[FileFacts] = field(default_factory=list)  # findings about what is no file that was read
     profile: Profile = field(default_factory=Profile)
     raw: RawShapes = field(default_factory=RawShapes)
 

@@ -16,9 +16,11 @@ LISTS = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
 
 _LABEL_WORDS = frozenset({"label", "labels", "class", "classes", "category", "categories", "cls"})
 _NAME_WORDS = frozenset(
-    "id ids uid uuid key name filename file path url zip zipcode postcode postal phone code date time "
-    "timestamp version sku isbn hash sha256 md5 source".split()
+    {"id", "ids", "uid", "uuid", "key", "name", "filename", "file", "path", "url", "source", "version"}
+    | {"zip", "zipcode", "postcode", "postal", "phone", "code", "sku", "isbn", "hash", "sha256", "md5"}
+    | {"date", "time", "timestamp", "year"}
 )
+"""What is written in digits and is still a name: nobody adds two of them up."""
 _DIMS = frozenset({*HEIGHTS, *WIDTHS, *CHANNELS} - {"h", "w", "c", "rows", "columns", "depth"})
 
 
@@ -52,9 +54,9 @@ def diagnose(case: Case, settled: frozenset[str]) -> Iterator[Diagnosis]:
                 yield float_dims(case, profile.key, stored)
             elif means_label(profile.key):
                 yield float_labels(case, profile.key, stored)
-        if stored is not None and stored.kind == "bytes" and stored.numeric and stored.values:
-            if not _NAME_WORDS & set(words_of(profile.key)):
-                yield number_texts(case, profile.key, stored)
+        texts = stored is not None and stored.kind == "bytes" and stored.numeric and stored.values
+        if stored is not None and texts and not _NAME_WORDS & set(words_of(profile.key)):
+            yield number_texts(case, profile.key, stored)
         if profile.holes and not profile.step:
             yield from without_kind(case, profile)
 
@@ -103,7 +105,7 @@ def float_labels(case: Case, key: str, stored: Stored, tensorflow_error: str | N
             f"float_list; every one of {count(stored.values, 'value')} is whole, "
             f"from {number(stored.low)} to {number(stored.high)}",
         ],
-        ruled_out=["not a regression target: no value has a fraction"] if means_label(key) else [],
+        ruled_out=["no sign of a regression target: no value has a fraction"] if means_label(key) else [],
         likely="the column was float when it was written, as pandas makes of ints beside missing values",
         do=f"write `{key}` with int64_list: int(value); or read tf.float32 and cast with tf.cast(x, tf.int64)",
         tensorflow_error=tensorflow_error,
@@ -133,7 +135,9 @@ def number_texts(case: Case, key: str, stored: Stored, tensorflow_error: str | N
         stored.tally,
         title=f"`{key}` holds numbers that are stored as text",
         feature=key,
-        evidence=[f"bytes_list; every one of {count(stored.values, 'value')} is a number: {some(_texts(stored))}"],
+        evidence=[
+            f"bytes_list; every one of {count(stored.values, 'value')} is a number: {some(_texts(stored))}"
+        ],
         ruled_out=["not raw bytes: all of them are digits that people read"],
         likely="the values were read from a CSV or a JSON file and not converted",
         do=f"write int(value) or float(value) to `{key}`; or read tf.string and use tf.strings.to_number",
@@ -199,7 +203,10 @@ def without_kind(case: Case, profile: KeyProfile, tensorflow_error: str | None =
             f"record {named[0].record:,} names the key and stores no list under it: neither ints, floats nor bytes",
             f"{count(profile.holes.records, 'record')} of {records:,} have no value under the key",
         ],
-        ruled_out=["not an empty list: that would have a kind", "not damage: the checksum of the record agrees"],
+        ruled_out=[
+            "not an empty list: that would have a kind",
+            "not damage: the checksum of the record agrees",
+        ],
         likely="the value was None when the Feature was made",
         do=f"leave `{profile.key}` out where there is no value, and read it with a default_value; or write a value",
         tensorflow_error=tensorflow_error,

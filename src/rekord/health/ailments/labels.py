@@ -13,7 +13,7 @@ from rekord.health.diagnosis import Diagnosis
 from rekord.schema import Label, Mask
 
 _TFOD_LABEL = "image/object/class/label"
-_CLASS_WORDS = frozenset("label labels class classes category categories cls".split())
+_CLASS_WORDS = frozenset({"label", "labels", "class", "classes", "category", "categories", "cls"})
 _IGNORE = 255
 
 
@@ -48,7 +48,9 @@ def _against_classes(case: Case, key: str, classes: int, stored: Stored) -> Iter
             feature=key,
             evidence=[
                 f"values from {low:,} to {high:,} for {count(classes, 'class').replace('classs', 'classes')}",
-                f"{count(found[classes], 'value')} would be no class, and the others the wrong one" if found else None,
+                f"{count(found[classes], 'value')} would be no class, and the others the wrong one"
+                if found
+                else None,
                 "no value is 0",
             ],
             ruled_out=["not one class too many: the lowest id is missing where the highest is too high"],
@@ -76,7 +78,7 @@ def _against_classes(case: Case, key: str, classes: int, stored: Stored) -> Iter
 
 
 def _from_zero(case: Case, key: str, stored: Stored) -> Diagnosis:
-    zeros = (stored.distinct.counts or {}).get(0, 0)
+    zeros = 0 if stored.distinct.counts is None else stored.distinct.counts[0]
     return case.diagnosis(
         "H830",
         "warning",
@@ -84,7 +86,8 @@ def _from_zero(case: Case, key: str, stored: Stored) -> Diagnosis:
         title=f"`{key}` counts its classes from 0, and TFOD from 1",
         feature=key,
         evidence=[
-            f"values from 0 to {number(stored.high)}" + (f"; {count(zeros, 'box').replace('boxs', 'boxes')} have 0" if zeros else "")
+            f"values from 0 to {number(stored.high)}"
+            + (f"; {count(zeros, 'box').replace('boxs', 'boxes')} have 0" if zeros else "")
         ],
         ruled_out=["not missing labels: every box has one"],
         likely="the ids are places in a list of names; a label map gives 0 to the background",
@@ -157,7 +160,10 @@ def _ignore_in_masks(case: Case, key: str, mask: Mask) -> Iterator[Diagnosis]:
         tally,
         title=f"`{key}` has pixels of 255, and 255 is not declared as ignore",
         feature=key,
-        evidence=[f"{groups[0].first[0].found}", f"the schema says classes 0 to {mask.classes - 1:,} and no ignore"],
+        evidence=[
+            f"{groups[0].first[0].found}",
+            f"the schema says classes 0 to {mask.classes - 1:,} and no ignore",
+        ],
         ruled_out=["not a picture of colours: the masks have one channel of ids"],
         likely="255 marks borders and what is not labelled, as in Pascal VOC and Cityscapes",
         do=f"declare Mask(classes={mask.classes}, ignore=255), and give ignore_label=255 to the loss",

@@ -36,7 +36,7 @@ def diagnose(case: Case, known: list[Diagnosis]) -> Iterator[Diagnosis]:
     """What is left when every family has had its say: one diagnosis a code and feature."""
     explained = {(code, each.feature) for each in known for code in _EXPLAINS.get(each.code, ())}
     left: dict[tuple[str, str | None], list[Group]] = {}
-    for facts in case.files:
+    for facts in (*case.files, *case.beside):
         for (code, feature), group in facts.groups.items():
             if code in bytes_family.CLAIMED or code in payloads.CLAIMED or (code, feature) in explained:
                 continue

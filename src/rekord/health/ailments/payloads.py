@@ -80,7 +80,9 @@ def _refused(case: Case) -> Iterator[Diagnosis]:
         tally,
         title="payloads are no valid protobuf messages",
         evidence=[f"{first.message} (first: expected {first.expected}, found {first.found})"],
-        ruled_out=["not damage in transit: the checksums of these payloads agree, so they were written like this"],
+        ruled_out=[
+            "not damage in transit: the checksums of these payloads agree, so they were written like this"
+        ],
         likely="the writer framed something else than example.SerializeToString(), or cut it",
         do="look at one with `rekord show PATH --record N`, and mend what the writer passes to its write()",
         agree=False,
@@ -89,14 +91,19 @@ def _refused(case: Case) -> Iterator[Diagnosis]:
 
 def _form(case: Case, code: str, form: str, groups: list[Group]) -> Diagnosis:
     tally = tally_of(groups)
-    names = list(dict.fromkeys(f"`{each.feature}`" for group in groups for each in group.first if each.feature))
+    names = list(
+        dict.fromkeys(f"`{each.feature}`" for group in groups for each in group.first if each.feature)
+    )
     return case.diagnosis(
         "H812",
         "warning",
         tally,
         title=f"readers do not agree on the records: {form}",
         feature=next((each.feature for group in groups for each in group.first if each.feature), None),
-        evidence=[f"in {joined(names[:3], 'and')}" if names else None, count(tally.records, "record") + " so"],
+        evidence=[
+            f"in {joined(names[:3], 'and')}" if names else None,
+            count(tally.records, "record") + " so",
+        ],
         ruled_out=["not damage: the checksums of these payloads agree, so they were written like this"],
         likely="the records were put together by hand or joined, not written by one protobuf library",
         do="parse and serialize each record once: Example.FromString(payload).SerializeToString()",

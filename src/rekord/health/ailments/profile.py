@@ -98,7 +98,9 @@ class Stored:
     lengths: Distinct = field(default_factory=lambda: Distinct(most=MOST_LENGTHS))
     single_bytes: Tally = field(default_factory=Tally)  # records with several values of one byte each
     numeric: bool = True  # every value so far is a number written as text
-    texts: Counter[str] | None = field(default_factory=Counter)  # None once there are too many, or other bytes
+    texts: Counter[str] | None = field(
+        default_factory=Counter
+    )  # None once there are too many, or other bytes
     text_places: dict[str, Place] = field(default_factory=dict)
     samples: list[tuple[Place, Any]] = field(default_factory=list)  # bytes, or the numbers of a record
 

@@ -11,15 +11,17 @@ from rekord.health.ailments.bloat import Layout, encoded_estimate, pixels_of
 from rekord.health.ailments.case import Case, tally_of
 from rekord.health.ailments.kinds import words_of
 from rekord.health.ailments.look_at_bytes import begins_as_picture, bytes_say
-from rekord.health.ailments.profile import Stored, Tally
-from rekord.health.ailments.raw_shapes import Sized
+from rekord.health.ailments.profile import Stored
+from rekord.health.ailments.raw_shapes import Shape, Sized
 from rekord.health.ailments.words import byte_size, count, joined, number
 from rekord.health.diagnosis import Diagnosis
 from rekord.health.tf_stages import reshape_error
 from rekord.schema import Tensor
 from rekord.schema.dtypes import dtype_name
 
-_PICTURE_WORDS = frozenset("image images img imgs picture photo pixels pixel frame raw digit x".split())
+_PICTURE_WORDS = frozenset(
+    {"image", "images", "img", "imgs", "picture", "photo", "pixels", "pixel", "frame", "raw", "digit", "x"}
+)
 _SIZES = {1: "uint8", 2: "uint16", 4: "float32", 8: "float64"}
 _SMALLEST_PIXELS = 16
 
@@ -72,7 +74,11 @@ def _declared(case: Case, key: str, tensor: Tensor, stored: Stored) -> Iterator[
             tally,
             title=f"`{key}` is declared as {name}, and its bytes are {dtype}",
             feature=key,
-            evidence=[*evidence, f"{int(ratio)} bytes for each of {elements:,} elements", _reading(sample, dtype)],
+            evidence=[
+                *evidence,
+                f"{int(ratio)} bytes for each of {elements:,} elements",
+                _reading(sample, dtype),
+            ],
             ruled_out=["not the shape: the number of elements is right for another dtype"],
             likely=f"the array was {dtype} when tobytes() was called",
             do=f'array.astype("{name}").tobytes() when writing; or declare Tensor("{dtype}", …)',
@@ -129,9 +135,9 @@ def _beside(case: Case, key: str, stored: Stored, sized: Sized) -> Iterator[Diag
         if item == 1 and ratio in channels:
             continue
         shape = next((shape for _, shape, size in sized.shapes if size == ratio * _pixels(shape)), None)
-        dtype = (bytes_say(sample, item) or _SIZES[item]) if item else None
-        if dtype is None:
+        if item is None:
             continue
+        dtype = bytes_say(sample, item) or _SIZES[item]
         pixels = 0 if shape is None else _pixels(shape)
         yield case.diagnosis(
             "H825",
@@ -143,11 +149,15 @@ def _beside(case: Case, key: str, stored: Stored, sized: Sized) -> Iterator[Diag
                 f"{said} say {shape}: {int(pixels):,} values, and {int(pixels * ratio):,} bytes are stored"
                 if shape
                 else None,
-                f"the ratio is {int(ratio)}" + (f" for {int(ratio) // item} channels" if ratio > item else ""),
+                f"the ratio is {int(ratio)}"
+                + (f" for {int(ratio) // item} channels" if ratio > item else ""),
                 _reading(sample, dtype),
                 _after_decoding(shape, ratio),
             ],
-            ruled_out=["not an encoded picture: the bytes begin as none does", "not a cut: every length fits"],
+            ruled_out=[
+                "not an encoded picture: the bytes begin as none does",
+                "not a cut: every length fits",
+            ],
             likely=f"the array was {dtype} when tobytes() was called",
             do=f'array.astype("uint8").tobytes() when writing; or tf.io.decode_raw(x, tf.{dtype})',
             agree=False,
@@ -171,10 +181,8 @@ def _beside(case: Case, key: str, stored: Stored, sized: Sized) -> Iterator[Diag
         )
 
 
-def _after_decoding(shape: object, ratio: float) -> str | None:
-    from rekord.health.ailments.raw_shapes import Shape
-
-    if not isinstance(shape, Shape):
+def _after_decoding(shape: Shape | None, ratio: float) -> str | None:
+    if shape is None:
         return None
     dims = [shape.height, shape.width] + ([shape.channels] if shape.channels else [])
     said = reshape_error(int(_pixels(shape) * ratio), dims)
@@ -189,10 +197,7 @@ def _other_depth(channels: int | None, pixels: float, size: int) -> str | None:
     return None
 
 
-def _pixels(shape: object) -> float:
-    from rekord.health.ailments.raw_shapes import Shape
-
-    assert isinstance(shape, Shape)
+def _pixels(shape: Shape) -> float:
     return float(shape.height * shape.width * (shape.channels or 1))
 
 

@@ -98,7 +98,7 @@ def _works(case: Case, verdict: Verdict) -> SpecFeature | None:
         return VarLen(dtype) if isinstance(verdict.feature, VarLen) else RaggedSpec(dtype)
     if not everywhere:
         return VarLen(dtype)
-    shape = () if stored.constant == 1 else (stored.constant,)
+    shape: tuple[int, ...] = () if stored.constant == 1 else (stored.constant,)
     asked = verdict.feature.shape if isinstance(verdict.feature, FixedLen) else None
     if asked is not None and math.prod(asked) == stored.constant:
         shape = asked  # only the dtype was wrong
@@ -139,7 +139,9 @@ def _missing(case: Case, verdict: Verdict, profile: KeyProfile | None) -> Diagno
         feature=name,
         evidence=[
             f"the records have {count(keys, 'key')}, and `{meant}` among them" if meant else None,
-            f"{count(keys, 'key')} in the records, none of them named like it" if never and not meant else None,
+            f"{count(keys, 'key')} in the records, none of them named like it"
+            if never and not meant
+            else None,
             f"{count(profile.records, 'record')} have it" if profile is not None and not never else None,
         ],
         ruled_out=["not damage: the records without it are intact"],
@@ -172,7 +174,9 @@ def _wrong_kind(case: Case, verdict: Verdict, stored: Stored) -> Diagnosis:
 
 def _wrong_count(case: Case, verdict: Verdict, feature: FixedLen, stored: Stored) -> Diagnosis:
     key, expected = verdict.keys[0], math.prod(feature.shape)
-    bytes_image = raw_bytes.string_picture(case, key, stored, verdict.error) if stored.kind == "bytes" else None
+    bytes_image = (
+        raw_bytes.string_picture(case, key, stored, verdict.error) if stored.kind == "bytes" else None
+    )
     if bytes_image is not None:
         return bytes_image
     reads = "one value" if expected == 1 else f"{expected:,} values"
@@ -206,7 +210,9 @@ def _wrong_count(case: Case, verdict: Verdict, feature: FixedLen, stored: Stored
         + ("is" if expected == 1 else "are")
         + " read",
         feature=key,
-        evidence=["most often " + ", ".join(f"{size:,} ({n:,} records)" for size, n in common)] if common else [],
+        evidence=["most often " + ", ".join(f"{size:,} ({n:,} records)" for size, n in common)]
+        if common
+        else [],
         ruled_out=[_right_kind(feature), "not damage: the lists are whole, of different lengths"],
         likely="the data is ragged, and a FixedLenFeature takes one length only",
         do=_mend(case, verdict, "read it as tf.io.VarLenFeature or tf.io.RaggedFeature"),

@@ -129,7 +129,9 @@ class SpecLook:
                 if len(verdict._known) >= _MOST_SIGNATURES:
                     verdict._known.clear()
                 steps = {} if values is None else {verdict.name: values}
-                verdict._known[sign] = predicted_sequence_error(only, SequenceExample(context={}, steps=steps))
+                verdict._known[sign] = predicted_sequence_error(
+                    only, SequenceExample(context={}, steps=steps)
+                )
             error = verdict._known[sign]
             if error is not None:
                 wrong[row] = True

@@ -8,6 +8,7 @@ from rekord import _core
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
 from rekord.health.diagnosis import Place
+from rekord.records.frame import FrameReader
 
 _MOST_BYTES = 64 << 20
 
@@ -19,7 +20,8 @@ def names_without_kind(places: Sequence[Place], key: str) -> list[Place]:
 
 def payload_at(place: Place) -> bytes | None:
     """The payload of a record; None where it cannot be had, or only by reading very much."""
-    assert place.record is not None and place.offset is not None
+    assert place.record is not None
+    assert place.offset is not None
     try:
         with open_frames(place.path) as reader:
             started = reader.start_at(offset=place.offset, record=place.record) if place.offset else False
@@ -33,10 +35,7 @@ def payload_at(place: Place) -> bytes | None:
         return None
 
 
-def _found(reader: object, offset: int) -> bytes | None:
-    from rekord.records.frame import FrameReader
-
-    assert isinstance(reader, FrameReader)
+def _found(reader: FrameReader, offset: int) -> bytes | None:
     for stretch in reader.stretches():
         for index in range(len(stretch.extents)):
             if stretch.offset(index) == offset:

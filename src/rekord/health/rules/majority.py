@@ -156,7 +156,7 @@ def _pictures(seen: SetSeen) -> tuple[PictureKey, ...]:
             is_mask=key == MASK_KEY,
             of="image/encoded" if key == MASK_KEY else None,
             alone=sum(other.rpartition("/")[0] == key.rpartition("/")[0] for other in images) <= 1,
-            empty_is_usual=seen.keys[step, key].empty > (1 - NEARLY_ALL) * seen.keys[step, key].looked_at,
+            empty_is_usual=seen.keys[step, key].empty * 3 > seen.keys[step, key].looked_at,
         )
         for step, key in keys
     ]

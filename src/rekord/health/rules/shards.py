@@ -33,11 +33,11 @@ def shard_findings(
     how many records a file has, and leaves out files that are damaged. Whether the sets of `listed` files are
     complete is said by the manifest that lists them, and not here.
     """
-    manifested = set(listed)
+    manifested = set(map(os.path.normpath, listed))
     sets = shard_sets(paths)
     by_name: dict[tuple[str, str], list[ShardSet]] = defaultdict(list)
     for one in sets:
-        if manifested.isdisjoint(one.paths.values()):
+        if manifested.isdisjoint(map(os.path.normpath, one.paths.values())):
             by_name[one.before, one.after].append(one)
             yield from _incomplete(one)
     for several in by_name.values():

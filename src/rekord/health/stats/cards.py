@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from rekord.health.stats.charts import bar_cell, bar_rows, escaped, histogram
+from rekord.health.stats.charts import bar_cell, bar_rows, escaped, histogram, percent
 from rekord.health.stats.figures import number, share, size, span
 from rekord.health.stats.numbers import Numbers, counts_between, quantile_dict
 from rekord.health.stats.report import FeatureStats, Part, plain
@@ -39,7 +39,7 @@ def feature_card(feature: FeatureStats, splits: Mapping[str, Part], anchor: str)
 def _facts(feature: FeatureStats) -> Iterator[str]:
     yield f"<li><b>{feature.present:,}</b> present</li>"
     if feature.missing:
-        missing = f"<b>{feature.missing:,}</b> missing ({share(feature.missing, feature.records)})"
+        missing = f"<b>{feature.missing:,}</b> missing ({percent(feature.missing, feature.records)})"
         yield f'<li class="alert">{missing}</li>'
     if len(feature.seen.kinds) > 1:
         kinds = ", ".join(f"{kind} in {times:,}" for kind, times in sorted(feature.seen.kinds.items()))
@@ -112,9 +112,10 @@ def _side_by_side(classes: Mapping[str, int], parts: Mapping[str, Mapping[str, i
         for name, counts in parts.items():
             times = counts.get(one, 0)
             part = times / totals[name] if totals[name] else 0
-            cells.append(f'<td class="n">{share(times, totals[name])}</td>{bar_cell(part, most)}')
+            cells.append(f'<td class="n">{percent(times, totals[name])}</td>{bar_cell(part, most)}')
         body.append(f'<tr><th scope="row" class="value">{escaped(one)}</th>{"".join(cells)}</tr>')
-    return f'<table><thead><tr><th scope="col">class</th>{head}</tr></thead><tbody>{"".join(body)}</tbody></table>'
+    top = f'<thead><tr><th scope="col">class</th>{head}</tr></thead>'
+    return f'<table class="sides">{top}<tbody>{"".join(body)}</tbody></table>'
 
 
 def _histograms(feature: FeatureStats, numbers: Numbers, parts: Mapping[str, FeatureStats]) -> str:
@@ -138,12 +139,12 @@ def _quantiles(numbers: Numbers) -> str:
     moments = numbers.moments
     known = quantile_dict(numbers.quantiles)
     rows = [("min", plain(moments.min))]
-    rows += [(label, plain(known[share])) for share, label in _QUANTILES.items() if share in known]
+    rows += [(label, plain(known[at])) for at, label in _QUANTILES.items() if at in known]
     rows += [("max", plain(moments.max)), ("mean", moments.mean), ("std", moments.std)]
     body = "".join(
         f'<tr><th scope="row">{label}</th><td class="n">{number(value)}</td></tr>' for label, value in rows
     )
-    zeros = f"{numbers.zeros:,} ({share(numbers.zeros, numbers.count)})"
+    zeros = f"{numbers.zeros:,} ({percent(numbers.zeros, numbers.count)})"
     body += f'<tr><th scope="row">zeros</th><td class="n">{zeros}</td></tr>'
     return f"<h4>Values</h4><table><tbody>{body}</tbody></table>"
 
@@ -162,7 +163,7 @@ def _lengths(strings: Strings) -> str:
     median = quantile_dict(strings.lengths.quantiles)["0.5"]
     rows = [("shortest", size(moments.min)), ("median", size(median)), ("longest", size(moments.max))]
     rows += [("mean", size(moments.mean or 0.0)), ("total", size(moments.total))]
-    rows.append(("UTF-8 text", share(strings.utf8, strings.count)))
+    rows.append(("UTF-8 text", percent(strings.utf8, strings.count)))
     body = "".join(f'<tr><th scope="row">{label}</th><td class="n">{text}</td></tr>' for label, text in rows)
     return f"<h4>Lengths</h4><table><tbody>{body}</tbody></table>"
 

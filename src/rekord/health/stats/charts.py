@@ -17,6 +17,11 @@ def escaped(text: object) -> str:
     return html.escape("".join(letters), quote=True)
 
 
+def percent(part: int, whole: int) -> str:
+    """A share as it may stand in the page: little is less than a tenth, `<0.1%`."""
+    return html.escape(share(part, whole))
+
+
 def _spelled(letter: str) -> str:
     point = ord(letter)
     if point <= 0xFF:
@@ -52,7 +57,7 @@ def bar_rows(rows: Iterable[tuple[str, int]], total: int, head: str) -> str:
     most = max((times for _, times in listed), default=0)
     body = "".join(
         f'<tr><th scope="row" class="value">{escaped(name)}</th>{bar_cell(times, most)}'
-        f'<td class="n">{times:,}</td><td class="n">{share(times, total)}</td></tr>'
+        f'<td class="n">{times:,}</td><td class="n">{percent(times, total)}</td></tr>'
         for name, times in listed
     )
     return (

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from rekord.health.stats.cards import feature_card
-from rekord.health.stats.charts import bar_cell, escaped, spark
+from rekord.health.stats.charts import bar_cell, escaped, percent, spark
 from rekord.health.stats.figures import number, share, size
 from rekord.health.stats.report import FeatureStats, Skew, Stats
 from rekord.health.stats.style import STYLE
@@ -89,7 +89,7 @@ def _splits(stats: Stats) -> str:
     most = max(part.records for part in stats.splits.values())
     rows = "".join(
         f'<tr><th scope="row">{escaped(name)}</th>{bar_cell(part.records, most)}<td class="n">{part.records:,}</td>'
-        f'<td class="n">{share(part.records, stats.records)}</td><td class="n">{size(part.payload_bytes)}</td></tr>'
+        f'<td class="n">{percent(part.records, stats.records)}</td><td class="n">{size(part.payload_bytes)}</td></tr>'
         for name, part in stats.splits.items()
     )
     return (
@@ -152,7 +152,7 @@ def _overview_row(feature: FeatureStats, anchors: dict[str, str]) -> str:
     )
     return (
         f'<tr><th scope="row">{_linked(feature.name, anchors)}</th><td>{escaped(feature.kind or "–")}</td>'
-        f'<td class="n">{share(feature.missing, feature.records)}</td><td class="n wide">{unique}</td>'
+        f'<td class="n">{percent(feature.missing, feature.records)}</td><td class="n wide">{unique}</td>'
         f'<td class="n wide">{low}</td><td class="n wide">{mean}</td><td class="n wide">{high}</td>'
         f"<td>{_shape(feature)}</td></tr>"
     )

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rekord.health.stats.numbers import Counted, Numbers, counts_between
+from rekord.health.stats.numbers import Counted, Moments, Numbers, counts_between
 from rekord.health.stats.report import FeatureStats, Part, Stats
 from rekord.health.stats.sketches import Quantiles
 from rekord.health.stats.strings import Strings, shown
@@ -151,9 +151,12 @@ def _common(feature: FeatureStats) -> Message:
         message.add("max_num_values", per_row.moments.max)
         message.add("avg_num_values", float(per_row.moments.mean or 0.0))
         message.add("tot_num_values", per_row.moments.total)
-        message.add("num_values_histogram", _quantile_histogram(per_row.quantiles))
+        message.add("num_values_histogram", _quantile_histogram(per_row.quantiles, per_row.moments))
     if feature.seen.steps is not None and feature.seen.steps.moments.count:
-        message.add("feature_list_length_histogram", _quantile_histogram(feature.seen.steps.quantiles))
+        message.add(
+            "feature_list_length_histogram",
+            _quantile_histogram(feature.seen.steps.quantiles, feature.seen.steps.moments),
+        )
     return message
 
 
@@ -170,7 +173,7 @@ def _num_stats(feature: FeatureStats, numbers: Numbers) -> Message:
         message.add("median", float(numbers.quantiles.at([0.5])[0]))
         message.add("max", _number(np.inf if numbers.positive_inf else moments.max))
         message.add("histograms", _standard_histogram(numbers))
-        message.add("histograms", _quantile_histogram(numbers.quantiles, nan=numbers.nan))
+        message.add("histograms", _quantile_histogram(numbers.quantiles, moments, nan=numbers.nan))
     elif numbers.count:
         histogram = Message()
         histogram.add("num_nan", numbers.nan)
@@ -224,12 +227,13 @@ def _standard_histogram(numbers: Numbers) -> Message:
     return histogram
 
 
-def _quantile_histogram(quantiles: Quantiles, nan: int = 0) -> Message:
+def _quantile_histogram(quantiles: Quantiles, moments: Moments, nan: int = 0) -> Message:
     """Bars that hold a tenth of the values each."""
     histogram = Message()
     if nan:
         histogram.add("num_nan", nan)
-    edges = quantiles.at([i / _BUCKETS for i in range(_BUCKETS + 1)])
+    inner = quantiles.at([i / _BUCKETS for i in range(1, _BUCKETS)])
+    edges = [moments.min, *inner, moments.max]  # a sketch does not know its ends
     for low, high in pairwise(edges):
         histogram.add("buckets", _bucket(low, high, quantiles.count / _BUCKETS))
     histogram.add("type", Word("QUANTILES"))

@@ -88,9 +88,9 @@ class FeatureStats:
     @cached_property
     def top(self) -> list[tuple[Any, int]]:
         """The most frequent values with their counts, as a person reads them."""
-        return (
-            [] if self.distinct is None else [(plain(value), n) for value, n in self.distinct.top(TOP_VALUES)]
-        )
+        pairs = [] if self.distinct is None else self.distinct.top(TOP_VALUES)
+        # Of pictures only those that occur again say anything: nobody reads their bytes.
+        return [(plain(value), times) for value, times in pairs if times > 1 or not self.is_pictures]
 
     @cached_property
     def classes(self) -> dict[str, int] | None:
@@ -101,7 +101,8 @@ class FeatureStats:
         if self.declared is not None:
             return _declared_classes(self.declared, distinct)
         named = self.key.rpartition("/")[2].lower() in _CLASS_NAMES and distinct.unique <= MOST_CLASSES
-        few = self.is_single and distinct.unique <= _FEW_CLASSES
+        # A schema that calls a key something else than a Label knows better.
+        few = self.is_single and distinct.unique <= _FEW_CLASSES and self.declared_kind is None
         if not (named or few) or 2 * distinct.unique > distinct.total or self.is_pictures:
             return None
         if self.kind == "int64":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 
 from rekord.dataset.manifest import check_shard, manifest_path, read_manifest
@@ -48,7 +49,8 @@ def stats(
     parts: dict[str, Accumulator] = {}
     foreign: list[Finding] = []
     not_listed = 0
-    for name, paths in splits.items():
+    for name in sorted(splits, key=_usual_order):
+        paths = splits[name]
         parts[name] = Accumulator()
         for finding in accumulate(paths, report, parts[name]):
             if finding.code in _FOREIGN_PAYLOADS:
@@ -65,6 +67,13 @@ def stats(
     skew = compare_splits(by_split, linf=linf_threshold, js=js_threshold)
     whole = part_of("all", everything, schema)
     return Stats(_shown_path(path), whole, by_split, skew, found, not_listed, foreign[:MOST_DAMAGE], report)
+
+
+def _usual_order(split: str) -> tuple[int, str]:
+    """Training first, then validation, then test, as everybody lists them."""
+    last = re.split(r"[-_.]", split.lower())[-1]
+    known = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "eval": 1, "test": 2}
+    return known.get(last, 3), split
 
 
 def _together(parts: list[Accumulator]) -> Accumulator:

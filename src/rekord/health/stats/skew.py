@@ -34,14 +34,11 @@ _CHANCE = 4.0
 def compare_splits(
     splits: Mapping[str, Part], *, linf: float = LINF_THRESHOLD, js: float = JS_THRESHOLD
 ) -> list[Skew]:
-    """Each split against the one to train on, or against the first, where none has that name."""
+    """Each split against the first that has records, which is the one to train on where there is one."""
     names = [name for name, part in splits.items() if part.records]
     if len(names) < 2:
         return []
-    base = next((name for name in names if name.lower() in ("train", "training")), names[0])
-    base = (
-        next((name for name in names if name.lower().endswith("-train")), base) if base == names[0] else base
-    )
+    base = names[0]
     return [
         skew
         for name in names
