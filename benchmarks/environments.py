@@ -17,6 +17,29 @@ _STEPS = {
     "tfrecord": [["tfrecord", "numpy"]],
     "dali": [["nvidia-dali-cuda120", "numpy"]],
     "litdata": [_TORCH, ["litdata", *_VISION, "numpy"]],
+    # Without the clients of Google's cloud: they are not used here, and pip finds no end of versions to try.
+    "tfdv": [
+        [
+            "tensorflow==2.16.2",
+            "tensorflow-metadata==1.16.1",
+            "apache-beam==2.57.0",
+            "pyarrow<11",
+            "pandas<2",
+            "numpy<2",
+            "protobuf>=4.25.2,<5",
+            "absl-py<2",
+            "joblib",
+            "six",
+            "pyfarmhash",
+            "google-api-python-client<2",
+        ],
+        [
+            "--no-deps",
+            "tensorflow-data-validation==1.16.1",
+            "tfx-bsl==1.16.1",
+            "tensorflow-serving-api==2.16.1",
+        ],
+    ],
     "streaming": [_TORCH, ["mosaicml-streaming", *_VISION, "numpy"]],
 }
 
@@ -36,7 +59,7 @@ def python_of(environment: str) -> str:
     python, ready = folder / "bin" / "python", folder / ".ready"
     if not ready.exists():
         shutil.rmtree(folder, ignore_errors=True)
-        print(f"installing {_STEPS[environment][-1][0]} …", file=sys.stderr)
+        print(f"installing {environment} …", file=sys.stderr)
         _run([sys.executable, "-m", "venv", str(folder)])
         for packages in _STEPS[environment]:
             _run([str(python), "-m", "pip", "install", "-q", *packages])

@@ -31,6 +31,8 @@ _PEER_NAMES = {
     "litdata_peer": "LitData",
     "streaming_peer": "Streaming",
     "huggingface_peer": "datasets",
+    "rekord_health_peer": "rekord",
+    "tfdv_peer": "TFDV",
 }
 
 

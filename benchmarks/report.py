@@ -14,7 +14,6 @@ from statistics import median
 from measure import Result
 
 BUSY = 1.5  # load a core from which a run is no quiet one: the contenders themselves make 1
-HEAD = ("", "median", "min – max", "× TF", "× TF, per CPU second", "floor", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +44,13 @@ class Table:
     unit: str
     rows: Sequence[Row]
     note: str = ""
+    against: str = "TF"  # whose rate is 1 in the columns of ratios
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        """What stands above the columns."""
+        ratios = (f"× {self.against}", f"× {self.against}, per CPU second")
+        return ("", "median", "min – max", *ratios, "floor", "")
 
 
 def rate_rows(results: Sequence[Result], reference: str, *, scale: float = 1.0) -> list[Row]:
@@ -64,8 +70,8 @@ def rate_rows(results: Sequence[Result], reference: str, *, scale: float = 1.0) 
 
 def for_terminal(table: Table) -> str:
     """Aligned columns."""
-    lines = [HEAD, *(_cells(row) for row in table.rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
+    lines = [table.head, *(_cells(row) for row in table.rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(table.head))]
     text = [f"{table.title} ({table.unit})"]
     for line in lines:
         cells = [line[0].ljust(widths[0])]
@@ -95,7 +101,7 @@ def as_markdown(tables: Sequence[Table], versions: dict[str, str], about: Sequen
 
 def _markdown_table(table: Table) -> str:
     lines = [f"## {table.title}", ""]
-    lines.append("| " + " | ".join((table.unit, *HEAD[1:])) + " |")
+    lines.append("| " + " | ".join((table.unit, *table.head[1:])) + " |")
     lines.append("|---" + "|--:" * 4 + "|---|---|")
     lines += ["| " + " | ".join(_cells(row)) + " |" for row in table.rows]
     return "\n".join([*lines, *(["", table.note] if table.note else [])])

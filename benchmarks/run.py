@@ -13,12 +13,13 @@ import time
 from pathlib import Path
 
 from groups import GROUPS as READING
+from health_groups import GROUPS as HEALTH
 from measure import Settings
 from report import Table, as_markdown, for_terminal, load_line
 from write_groups import GROUPS as WRITING
 from write_groups import MOST_REPEATS
 
-GROUPS = READING | WRITING
+GROUPS = READING | WRITING | HEALTH
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,17 @@ _MEMORY = Path("/dev/shm")
 def scratch() -> Path:
     """A folder in memory where there is one: the writers are compared, not the disk."""
     return _MEMORY if os.access(_MEMORY, os.W_OK) else DATA
+
+
+def first_records(workload: Workload, folder: str, records: int = 2_000) -> str:
+    """A file with the first records of a workload: what peers must agree on before whole passes are timed."""
+    shard = workload.shards()[0]
+    with open(workload.index(shard)) as index:
+        framed_bytes = sum(int(line.split()[1]) for line in islice(index, records))
+    path = os.path.join(folder, "first.tfrecord")
+    with open(shard, "rb") as whole, open(path, "wb") as first:
+        first.write(whole.read(framed_bytes))
+    return path
 
 
 def sample_rows(workload: Workload, *, plain: bool) -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rekord.cli.main import run
@@ -45,3 +47,62 @@ def test_without_a_code_all_are_listed(capsys: pytest.CaptureFixture[str]) -> No
     assert run(["explain"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [f"{code}  {title}" for code, title in CODES.items()]
+
+
+MESSAGE = "Key: label.  Data types don't match. Data type: string but expected type: float"
+
+
+def test_a_message_of_tensorflow_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", MESSAGE]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "`label` is stored as string, and read as float"
+    assert lines[1].startswith("  says      The record holds `label` as bytes_list")
+    assert lines[2].startswith("  happens   ")
+    assert any(line.startswith("  do        ") and "rekord doctor PATH --spec" in line for line in lines)
+    assert lines[-1].startswith("  code      rekord explain D403 ")
+
+
+def test_a_message_may_be_given_without_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", *MESSAGE.split()]) == 0
+    assert capsys.readouterr().out.startswith("`label` is stored as string")
+
+
+def test_a_message_of_our_own_leads_to_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "FrameError F102: payload checksum does not match"]) == 0
+    assert capsys.readouterr().out.startswith("# F102: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("InvalidArgumentError: something else", "the error's class, InvalidArgumentError"),
+        ("some words \x1b[31m", "some words \\x1b[31m"),
+        ("word " * 50, "word word"),
+    ],
+)
+def test_a_message_that_is_not_known_says_what_was_understood(
+    text: str, found: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["explain", text]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("UsageError U634: ")
+    assert f"  found     {found}" in printed.err
+    assert "  do        " in printed.err
+    assert "\x1b" not in printed.err
+    assert max(map(len, printed.err.splitlines())) < 140
+
+
+def test_json_holds_code_title_and_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "--json", MESSAGE]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["code"] == "D403"
+    assert document["title"] == "`label` is stored as string, and read as float"
+    assert document["text"].startswith("says: The record holds `label`")
+    assert run(["explain", "f102", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["code"], document["title"]) == ("F102", CODES["F102"])
+    assert document["text"].startswith("# F102: ")
+    assert run(["explain", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == {"codes": [{"code": code, "title": title} for code, title in CODES.items()]}

@@ -544,6 +544,21 @@ def test_the_json_has_the_promised_members(tmp_path: Path) -> None:
     }
 
 
+def test_several_files_can_be_one_side(tmp_path: Path) -> None:
+    whole = put(tmp_path / "a.tfrecord", ROWS)
+    halves = [put(tmp_path / "b.tfrecord", ROWS[:90]), put(tmp_path / "c.tfrecord", ROWS[90:])]
+    found = rk.diff(whole, halves)
+    assert found.same
+    assert found.b == ", ".join(halves)
+
+
+@pytest.mark.parametrize("path", [b"a", []])
+def test_what_is_no_path_is_refused(tmp_path: Path, path: Any) -> None:
+    with pytest.raises(rk.RekordError) as caught:
+        rk.diff(put(tmp_path / "a.tfrecord", ROWS[:1]), path)
+    assert caught.value.do
+
+
 def test_a_path_that_is_not_there_is_said(tmp_path: Path) -> None:
     a = put(tmp_path / "a.tfrecord", ROWS[:1])
     with pytest.raises(rk.DatasetError) as caught:

@@ -19,7 +19,7 @@ from rekord.schema.spec import (
     record_keys,
     to_source,
 )
-from rekord.schema.spec_file import load_spec
+from rekord.schema.spec_file import load_spec, spec_in
 
 LABEL = {"label": FixedLen((), "int64")}
 
@@ -395,6 +395,16 @@ def test_the_colon_of_a_drive_is_no_name(text, path):
     with pytest.raises(RekordError) as caught:
         load_spec(text)
     assert (caught.value.code, caught.value.location.path) == ("X501", path)
+
+
+def test_a_pair_of_pairs_is_refused():
+    with pytest.raises(RekordError) as caught:
+        spec_in(SEQUENCE, "BOTH,STEPS", path="spec.py")
+    assert caught.value.code == "U635"
+
+
+def test_an_odd_escape_in_somebody_elses_file_is_no_warning_of_ours(spec_of):
+    assert spec_of("X = '\\d'\n" + FIVE) == FIVE_SPEC
 
 
 def test_names_that_are_bound_in_several_functions_are_not_guessed(refused):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -295,7 +296,7 @@ def test_any_cut_into_files_and_any_grouping_gives_the_same_statistics(rows, cut
     edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     payloads = [example_bytes({key: value for key, value in row.items() if value != []}) for row in rows]
     parts = []
-    for i, (begin, end) in enumerate(zip(edges, edges[1:], strict=False)):
+    for i, (begin, end) in enumerate(pairwise(edges)):
         path = folder / f"{i}.tfrecord"
         path.write_bytes(frames(payloads[begin:end]))
         part = Accumulator()

@@ -63,7 +63,8 @@ def said(found: Diagnoses, names: dict[str, str], payload_bytes: int) -> list[li
     if found.features:
         lines += [*_feature_lines(found.features), []]
     if found.spec is not None and any(not feature.ok for feature in found.features):
-        lines += [["a spec that parses all records:"], *[[text] for text in found.spec.splitlines()], []]
+        pasted: list[list[Piece]] = [[text] for text in found.spec.splitlines()]
+        lines += [["a spec that parses these records:"], *pasted, []]
     return [*lines, *_summary(found, payload_bytes)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 from rekord.dataset.read import PathLike
 from rekord.health.finding import Finding, Report
@@ -16,7 +16,7 @@ from rekord.health.rules.listed import ClassCounts, Digests, manifest_findings
 from rekord.health.rules.listed_tfds import tfds_findings
 from rekord.health.rules.same_content import SameContent
 from rekord.health.rules.shards import shard_findings
-from rekord.health.scan import scan_file
+from rekord.health.scan import scan_file, scan_files
 from rekord.schema import Schema
 
 MAX_FINDINGS = 1000
@@ -56,23 +56,22 @@ def checked(place: Place, report: Report, schema: Schema | None = None) -> Itera
         rules = _rules(place, schema, stack)
         records: dict[str, int] = {}  # of files without damage
         payload_bytes: dict[str, int] = {}
-        for path in place.paths:
-            before = report.records, report.payload_bytes
-            damaged = False
-            for item in scan_file(path, report):
+        with closing(scan_files(place.paths, report)) as items:
+            for item in items:
                 if isinstance(item, Finding):
-                    damaged = damaged or item.severity == "error"
                     yield item
-                else:
+                elif isinstance(item, KeyedBatch):
                     for rule in rules:
                         yield from rule.see(item)
-            for rule in rules:
-                yield from rule.end_file(path)
-            if not damaged:
-                records[path] = report.records - before[0]
-                payload_bytes[path] = report.payload_bytes - before[1]
-                if digests is not None:
-                    digests.add(path)
+                else:
+                    for rule in rules:
+                        yield from rule.end_file(item.path)
+                    if not item.damaged:
+                        records[item.path] = item.records
+                        payload_bytes[item.path] = item.payload_bytes
+                    if not item.damaged and digests is not None:
+                        digests.add(item.path)
+                del item  # the next batch may use its memory again
         for rule in rules:
             yield from rule.end()
         yield from _about_the_whole(place, records, payload_bytes, digests)
@@ -119,7 +118,7 @@ def _about_the_whole(
     yield from shard_findings(place.paths, _sizes_bytes(place.paths), records, listed=listed)
     if place.listing is not None and digests is not None:
         yield from manifest_findings(place.listing, place.paths, records, digests)
-    elif place.folder is not None and place.tfds is not None:
+    elif place.folder is not None and all(one.severity == "note" for one in place.findings):
         yield from tfds_findings(place.folder, place.paths, records, payload_bytes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rekord.dataset.read import PathLike
@@ -10,7 +11,13 @@ if TYPE_CHECKING:
     from rekord.health.diff_report import Diff
 
 
-def diff(a: PathLike, b: PathLike, *, key: str | None = None, read: bool = False) -> Diff:
+def diff(
+    a: PathLike | Sequence[PathLike],
+    b: PathLike | Sequence[PathLike],
+    *,
+    key: str | None = None,
+    read: bool = False,
+) -> Diff:
     """Compare two datasets, record files, folders or globs: A is the older one, B the newer.
 
     Records are compared by what they hold, as bags: added ones are in B only, removed ones in A only. With a `key`,

@@ -40,21 +40,22 @@ class Side:
             return "none"  # what is wrong with the file is a finding of the pass
 
 
-def open_side(path: PathLike) -> Side:
+def open_side(path: PathLike | Sequence[PathLike]) -> Side:
     """The files of a dataset, those that a manifest lists where there is one. What is missing is a finding."""
-    place = os.fspath(path)
-    if os.path.isfile(manifest_path(place)):
+    place = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if place is not None and os.path.isfile(manifest_path(place)):
         return _listed(place)
     files = record_files(path)
     findings = []
     # A file that was named itself is what was wanted, whatever its name says of others.
-    if not os.path.isfile(place):
+    if place is None or not os.path.isfile(place):
         try:
             check_complete(files)
         except RekordError as failure:
             findings.append(Finding.from_error(failure))
-    root = place if os.path.isdir(place) else None
-    return Side(path=place, splits=splits_of(files, root), manifest=None, schema=None, findings=findings)
+    root = place if place is not None and os.path.isdir(place) else None
+    shown = ", ".join(files) if place is None else place
+    return Side(path=shown, splits=splits_of(files, root), manifest=None, schema=None, findings=findings)
 
 
 def _listed(folder: str) -> Side:

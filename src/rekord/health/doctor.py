@@ -90,8 +90,13 @@ def doctor_files(
     """The same for record files that have been found already; what was read is counted in `report`."""
     report = Report() if report is None else report
     declared, compression = _declared(asked)
-    case = Case(asked=asked, schema=schema or declared, compression=compression)
     look = _spec_look(schema, spec)
+    case = Case(
+        asked=asked,
+        schema=schema or declared,
+        spec=None if look is None else look.spec,
+        compression=compression,
+    )
     rules = _rules(case.schema, files)
     for path in files:
         _read(path, case, look, rules, report)

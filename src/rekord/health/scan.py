@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 
 from rekord import _core
 from rekord._core import PayloadKind
@@ -10,6 +11,7 @@ from rekord.dataset.infer import SAMPLED_RECORDS, sampled_kind
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
 from rekord.faults import is_wire_fault, wire_error
+from rekord.health.ahead import ahead
 from rekord.health.dialect import Dialect, Speaker, dialect_of, mixed_steps
 from rekord.health.finding import Finding, Report, Severity
 from rekord.health.keyed import KeyedBatch
@@ -40,6 +42,36 @@ _ODDITIES: dict[int, tuple[str, Severity]] = {
     _core.ODD_DUPLICATE_KEY: ("H724", "warning"),
     _core.ODD_UNKNOWN_INNER: ("H725", "warning"),
 }
+
+
+_AHEAD = 3
+"""So many batches are read ahead of whoever looks at them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEnd:
+    """That a file has been read to its end, what it came to, and whether any of it was bad."""
+
+    path: str
+    records: int
+    payload_bytes: int
+    damaged: bool
+
+
+def scan_files(paths: Sequence[str], report: Report) -> Generator[Finding | KeyedBatch | FileEnd, None, None]:
+    """Everything in these files, in their order, and the end of each; read by a thread of its own."""
+    return ahead(_scan_files(paths, report), _AHEAD)
+
+
+def _scan_files(paths: Sequence[str], report: Report) -> Iterator[Finding | KeyedBatch | FileEnd]:
+    for path in paths:
+        records, payload_bytes = report.records, report.payload_bytes
+        damaged = False
+        for item in scan_file(path, report):
+            damaged = damaged or (isinstance(item, Finding) and item.severity == "error")
+            yield item
+            del item
+        yield FileEnd(path, report.records - records, report.payload_bytes - payload_bytes, damaged)
 
 
 def scan_file(
@@ -232,9 +264,7 @@ class _FileScan:
         )
 
     def _note_oddities(self, stretch: Stretch, index: int) -> None:
-        for _, _, oddities in _core.survey(
-            stretch.buffer, stretch.extents, self._sequence, index, index + 1
-        ):
+        for _, _, oddities in _core.survey(stretch.buffer, stretch.extents, self._sequence, index, index + 1):
             for oddity, feature in oddities.items():
                 self._note_oddity(oddity, feature, stretch, index)
 

@@ -14,7 +14,7 @@ Facts: TypeAlias = dict[str, str]
 
 # The parts of a message that differ each time. Each is bounded: the text may come from anywhere.
 _PARTS = {
-    "key": r"[^\n]{1,200}?",
+    "key": r"[^\n]{1,120}?",
     "rest": r"[^\n\[]{1,80}",  # up to the end of the line, or to `[Op:`
     "word": r"[\w.<>]{1,60}",
     "n": r"-?\d{1,20}",
@@ -23,7 +23,7 @@ _PARTS = {
 PLACE = "<place>"
 """Stands for `Key: label, Index: 0.  `, of which all or the index may lack."""
 
-_PLACE = r"(?:Key:\s+(?P<key>[^\n]{1,200}?)(?:,\s+Index:\s+\d{1,20})?\.\s+)?"
+_PLACE = r"(?:Key:\s+(?P<key>[^\n]{1,120}?)(?:,\s+Index:\s+\d{1,20})?\.\s+)?"
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+))?\}")
 
 TF_DTYPES = {"float": "tf.float32", "int64": "tf.int64", "string": "tf.string", "bytes": "tf.string"}

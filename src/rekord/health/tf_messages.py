@@ -9,7 +9,7 @@ from rekord.health.tf_messages_write import WRITE_MESSAGES
 
 MESSAGES = (*PARSE_MESSAGES, *FILE_MESSAGES, *WRITE_MESSAGES)
 
-_LONGEST_TEXT = 100_000
+_LONGEST_TEXT = 30_000
 
 
 def explained(text: str) -> Explanation | None:

@@ -49,12 +49,11 @@ def _inflated(facts: Facts) -> Facts:
             "cause": "A plain file read with compression_type, or ZLIB read as GZIP or the other way round.",
             "act": _WRONG_COMPRESSION,
         }
-    meant = "the compressed stream is damaged"
-    cause = "Bytes of the file changed after writing: a bad copy, a text-mode transfer, a failing disk."
     return {
         "code": "C204" if "data check" in why else "C201",
-        "meant": meant,
-        "cause": cause,
+        "why": why,
+        "meant": "the compressed stream is damaged",
+        "cause": "Bytes of the file changed after writing: a bad copy, a text-mode transfer, a failing disk.",
         "act": _SALVAGE,
     }
 

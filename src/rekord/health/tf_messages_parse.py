@@ -288,7 +288,7 @@ PARSE_MESSAGES = (
         do=("rekord show PATH      (says what is stored)", _DOCTOR),
     ),
     Known(
-        pattern=looks_like("Arguments to {call:word} do not form a valid Ra"),
+        pattern=looks_like("Arguments to {call:word} do not form a valid R"),
         code="D407",
         title="the partitions of a RaggedFeature do not fit its values",
         says="The lengths, splits or starts that cut the values into rows do not add up to them.",

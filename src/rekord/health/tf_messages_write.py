@@ -117,7 +117,7 @@ WRITE_MESSAGES = (
         do=("store it as bytes, or as the same bits with a sign (numpy: x.view('int64'))", _REKORD),
     ),
     Known(
-        pattern=looks_like("Parameter to initialize message field must be dict or instance of same class"),
+        pattern=looks_like("Parameter to initialize message field must be dict or instance of"),
         code="E302",
         title="a Feature was given a bare list",
         says="tf.train.Feature takes an Int64List, FloatList or BytesList.",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
-import tokenize
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -39,19 +37,26 @@ def load_spec(text: str) -> Spec | SequenceSpec:
     `CONTEXT,STEPS`; or a function, which has one. Without NAME the file must have exactly one spec.
     """
     path, name = _parts(text)
-    module = _parsed(path)
+    if name is not None and name.count(",") > 1:
+        raise _bad_argument(text, "one name, or the two names of a context and its steps")
+    return spec_in(_read(path), name, path=path)
+
+
+def spec_in(source: bytes | str, name: str | None = None, *, path: str) -> Spec | SequenceSpec:
+    """The spec of a name in the text of a Python file; `path` is what messages call the file."""
+    module = _parsed(source, path)
     top = Scope(path, _names(module.body))
     functions = {each.node.name: each for each in _blocks(module)}
     if name is None:
         return _only_spec(path, top, functions)
-    names = name.split(",")
-    if len(names) == 2:
-        context, steps = (_named(path, each.strip(), top, functions) for each in names)
-        if not isinstance(context, SequenceSpec) and not isinstance(steps, SequenceSpec):
-            return SequenceSpec(context, steps)
-    elif len(names) == 1:
-        return _named(path, name, top, functions)
-    raise _bad_argument(text, "one name, or the two names of a context and its steps")
+    context_name, comma, steps_name = name.partition(",")
+    context = _named(path, context_name.strip(), top, functions)
+    if not comma:
+        return context
+    steps = _named(path, steps_name.strip(), top, functions)
+    if isinstance(context, SequenceSpec) or isinstance(steps, SequenceSpec):
+        raise _bad_argument(name, "the names of two dicts")
+    return SequenceSpec(context, steps)
 
 
 def _parts(text: str) -> tuple[str, str | None]:
@@ -66,10 +71,10 @@ def _parts(text: str) -> tuple[str, str | None]:
     return match["path"], match["name"]
 
 
-def _parsed(path: str) -> ast.Module:
+def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            return file.read(_MOST_BYTES + 1)
     except OSError as failure:
         missing = isinstance(failure, FileNotFoundError)
         raise error(
@@ -78,15 +83,19 @@ def _parsed(path: str) -> ast.Module:
             location=Location(path=path),
             expected="a Python file with a tf.io spec in it",
             found=failure.strerror or type(failure).__name__,
-            do="check the path" if os.path.basename(path).endswith(".py") else _DO,
+            do="check the path",
         ) from None
     except ValueError:  # a NUL in the path
         raise _bad_argument(path, "the path of a Python file") from None
-    if len(content) > _MOST_BYTES:
+
+
+def _parsed(source: bytes | str, path: str) -> ast.Module:
+    if len(source) > _MOST_BYTES:
         raise _no_python(path, None, f"a file of more than {_MOST_BYTES >> 20} MiB")
     try:
-        tokenize.detect_encoding(BytesIO(content).readline)
-        return ast.parse(content)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of somebody else's file, such as an odd escape
+            return ast.parse(source)
     except SyntaxError as failure:
         raise _no_python(path, failure.lineno, failure.msg) from None
     except (ValueError, RecursionError, MemoryError):

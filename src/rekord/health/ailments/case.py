@@ -13,6 +13,7 @@ from rekord.health.diagnosis import Diagnosis, Place
 from rekord.health.finding import Finding, Severity
 from rekord.schema import Schema
 from rekord.schema.base import Feature
+from rekord.schema.spec import SequenceSpec, Spec
 
 
 @dataclass(slots=True)
@@ -24,7 +25,8 @@ class Group:
     records: int = 0
 
     def add(self, finding: Finding) -> None:
-        self.records += finding.count
+        if finding.record is not None:  # else it is about the file
+            self.records += finding.count
         if len(self.first) < MOST_PLACES:
             self.first.append(finding)
 
@@ -54,6 +56,7 @@ class Case:
 
     asked: str
     schema: Schema | None = None
+    spec: Spec | SequenceSpec | None = None  # what TensorFlow is asked to parse
     compression: Mapping[str, str] = field(default_factory=dict)  # by file name, as a manifest says
     files: list[FileFacts] = field(default_factory=list)
     beside: list[FileFacts] = field(default_factory=list)  # findings about what is no file that was read
@@ -74,9 +77,11 @@ class Case:
         """The path of what a tally counted: the file, or what was asked about where there are several."""
         return tally.names[0] if tally.files == 1 else self.asked
 
-    def spread(self, tally: Tally, *, agree: bool = True) -> str:
+    def spread(self, tally: Tally, *, agree: bool = True) -> str | None:
         """Which files something is so in, in words; `agree` says that the other files have it right."""
         total = len(self.files)
+        if not tally.records:
+            return f"{tally.files:,} of {total:,} files" if total > 1 else None
         if total == 1:
             return f"{count(tally.records, 'record')} of {self.profile.records:,}"
         if tally.files == 1:
@@ -110,7 +115,7 @@ class Case:
             feature=feature,
             records_affected=tally.records,
             records=tuple(tally.places),
-            evidence=(self.spread(tally, agree=agree), *(line for line in evidence if line)),
+            evidence=tuple(line for line in (self.spread(tally, agree=agree), *evidence) if line),
             ruled_out=tuple(line for line in ruled_out if line),
             likely=likely,
             do=do,

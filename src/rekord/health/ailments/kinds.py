@@ -18,7 +18,7 @@ _LABEL_WORDS = frozenset({"label", "labels", "class", "classes", "category", "ca
 _NAME_WORDS = frozenset(
     {"id", "ids", "uid", "uuid", "key", "name", "filename", "file", "path", "url", "source", "version"}
     | {"zip", "zipcode", "postcode", "postal", "phone", "code", "sku", "isbn", "hash", "sha256", "md5"}
-    | {"date", "time", "timestamp", "year"}
+    | {"date", "time", "timestamp", "year", "text", "synset"}
 )
 """What is written in digits and is still a name: nobody adds two of them up."""
 _DIMS = frozenset({*HEIGHTS, *WIDTHS, *CHANNELS} - {"h", "w", "c", "rows", "columns", "depth"})
@@ -195,13 +195,14 @@ def without_kind(case: Case, profile: KeyProfile, tensorflow_error: str | None =
     records = profile.records + profile.holes.records
     yield case.diagnosis(
         "H819",
-        "warning" if tensorflow_error is None else "error",
+        # Some writers mark every hole so, and mean it; a label without a value is a slip.
+        "error" if tensorflow_error is not None else "warning" if means_label(profile.key) else "note",
         profile.holes,
         title=f"`{profile.key}` is written without a value",
         feature=profile.key,
         evidence=[
             f"record {named[0].record:,} names the key and stores no list under it: neither ints, floats nor bytes",
-            f"{count(profile.holes.records, 'record')} of {records:,} have no value under the key",
+            f"no value under the key in {profile.holes.records:,} of {count(records, 'record')}",
         ],
         ruled_out=[
             "not an empty list: that would have a kind",

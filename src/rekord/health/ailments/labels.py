@@ -47,7 +47,7 @@ def _against_classes(case: Case, key: str, classes: int, stored: Stored) -> Iter
             title=f"`{key}` counts its classes from 1, and the schema from 0",
             feature=key,
             evidence=[
-                f"values from {low:,} to {high:,} for {count(classes, 'class').replace('classs', 'classes')}",
+                f"values from {low:,} to {high:,}, and classes from 0 to {classes - 1:,}",
                 f"{count(found[classes], 'value')} would be no class, and the others the wrong one"
                 if found
                 else None,
@@ -87,7 +87,7 @@ def _from_zero(case: Case, key: str, stored: Stored) -> Diagnosis:
         feature=key,
         evidence=[
             f"values from 0 to {number(stored.high)}"
-            + (f"; {count(zeros, 'box').replace('boxs', 'boxes')} have 0" if zeros else "")
+            + (f"; 0 occurs in {count(zeros, 'place')}" if zeros else "")
         ],
         ruled_out=["not missing labels: every box has one"],
         likely="the ids are places in a list of names; a label map gives 0 to the background",

@@ -18,6 +18,12 @@ def begins_as_picture(data: bytes) -> bool:
     return bool(_core.look(data, False).format != PictureFormat.NONE)
 
 
+def is_text(data: bytes) -> bool:
+    """Whether bytes are printable ASCII throughout, as far as they are looked at."""
+    head = data[:_LOOKED_AT_BYTES]
+    return head.isascii() and head.decode("ascii").isprintable()
+
+
 def bytes_say(data: bytes, item_bytes: int) -> str | None:
     """The dtype of `item_bytes` bytes whose numbers are of ordinary size; None where none is.
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rekord.health.ailments.case import Case, Group, tally_of
+from rekord.health.ailments.profile import Tally
+from rekord.health.ailments.unset import payload_at
 from rekord.health.ailments.words import count, joined
-from rekord.health.diagnosis import Diagnosis
+from rekord.health.diagnosis import Diagnosis, Place
+from rekord.health.tf_parse import predicted_payload_error
+from rekord.schema.spec import SequenceSpec
 
 _KINDS = {
     "H711": "ExampleListWithContext, as tf-ranking writes",
@@ -58,13 +62,15 @@ def _other_message(case: Case, code: str, name: str, groups: list[Group]) -> Dia
     found = next((finding.found for group in groups for finding in group.first if finding.found), None)
     return case.diagnosis(
         "H811",
-        "note" if code == "H711" else "warning",
+        # Anything may be a payload; only who wants to parse it as an Example is wrong.
+        "warning" if code == "H716" else "note" if case.spec is None and case.schema is None else "error",
         tally,
         title=f"the payloads are {name}, not tf.train.Example",
         evidence=[f"the first payloads have the form of {found or name}"],
         ruled_out=["not damage: the frames are intact, and so are the checksums of the payloads"],
         likely=None,
         do=_READ_SO[code],
+        tensorflow_error=_parsing(case, tally),
     )
 
 
@@ -85,8 +91,18 @@ def _refused(case: Case) -> Iterator[Diagnosis]:
         ],
         likely="the writer framed something else than example.SerializeToString(), or cut it",
         do="look at one with `rekord show PATH --record N`, and mend what the writer passes to its write()",
+        tensorflow_error=_parsing(case, tally),
         agree=False,
     )
+
+
+def _parsing(case: Case, tally: Tally) -> str | None:
+    """What TensorFlow says of the first of these payloads, where somebody wants it parsed."""
+    if case.spec is None or isinstance(case.spec, SequenceSpec):
+        return None
+    first = tally.places[0]
+    payload = payload_at(Place(path=first.path, record=first.record or 0, offset=first.offset or 0))
+    return None if payload is None else predicted_payload_error(case.spec, payload)
 
 
 def _form(case: Case, code: str, form: str, groups: list[Group]) -> Diagnosis:
@@ -107,5 +123,6 @@ def _form(case: Case, code: str, form: str, groups: list[Group]) -> Diagnosis:
         ruled_out=["not damage: the checksums of these payloads agree, so they were written like this"],
         likely="the records were put together by hand or joined, not written by one protobuf library",
         do="parse and serialize each record once: Example.FromString(payload).SerializeToString()",
+        tensorflow_error=_parsing(case, tally),
         agree=False,
     )

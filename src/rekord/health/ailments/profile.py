@@ -38,11 +38,14 @@ class Tally:
     _last: str | None = None
 
     def add(self, batch: KeyedBatch, rows: npt.NDArray[Any]) -> None:
-        """Count the rows of a batch; `rows` are their indices, or a flag for each row."""
+        """Count the rows of a batch; `rows` are their indices in order, or a flag for each row."""
         if rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)
         if not len(rows):
             return
+        again = rows[1:] == rows[:-1]
+        if again.any():  # several steps of one record
+            rows = rows[np.concatenate(([True], ~again))]
         self.records += len(rows)
         if self._last != batch.path:
             self._last = batch.path
@@ -84,6 +87,7 @@ class Stored:
 
     kind: Kind
     tally: Tally = field(default_factory=Tally)
+    lists: int = 0  # one a record, or one a step
     values: int = 0
     counts: Distinct = field(default_factory=lambda: Distinct(most=MOST_LENGTHS))
     fewest: int = 1 << 62
@@ -92,11 +96,11 @@ class Stored:
     low: float = float("inf")
     high: float = float("-inf")
     distinct: Distinct = field(default_factory=Distinct)
-    whole: Tally = field(default_factory=Tally)  # floats: records that have only finite whole numbers
+    whole_lists: int = 0  # of floats: those that have only finite whole numbers
     # byte strings
     total_bytes: int = 0
     lengths: Distinct = field(default_factory=lambda: Distinct(most=MOST_LENGTHS))
-    single_bytes: Tally = field(default_factory=Tally)  # records with several values of one byte each
+    single_bytes: int = 0  # lists of several values of one byte each
     numeric: bool = True  # every value so far is a number written as text
     texts: Counter[str] | None = field(
         default_factory=Counter
@@ -111,7 +115,7 @@ class Stored:
 
     @property
     def all_whole(self) -> bool:
-        return self.kind == "float" and self.whole.records == self.tally.records and self.values > 0
+        return self.kind == "float" and self.whole_lists == self.lists and self.values > 0
 
     def add(self, batch: KeyedBatch, column: KeyColumn, rows: Ints) -> None:
         """See a column; `rows` gives the batch's row of each of the column's rows."""
@@ -119,6 +123,7 @@ class Stored:
         if not len(present):
             return
         self.tally.add(batch, rows[present])
+        self.lists += len(present)
         counts = column.counts[present]
         self.counts.add(counts)
         self.fewest = min(self.fewest, int(counts.min()))
@@ -127,15 +132,15 @@ class Stored:
         if self.kind == "bytes":
             self._add_strings(batch, column, present, rows)
         else:
-            self._add_numbers(batch, column, present, rows)
+            self._sample_numbers(batch, column, present, rows)
+            self._add_numbers(column, present)
 
-    def _add_numbers(self, batch: KeyedBatch, column: KeyColumn, present: Ints, rows: Ints) -> None:
+    def _add_numbers(self, column: KeyColumn, present: Ints) -> None:
         values = column.values
         if column.offsets is None and column.valid is not None:
             values = values[present]
         if not len(values):
             return
-        self._sample_numbers(batch, column, present, rows)
         if self.kind == "int64":
             self.low = min(self.low, float(values.min()))
             self.high = max(self.high, float(values.max()))
@@ -150,11 +155,11 @@ class Stored:
         if not whole.any():
             return
         if column.offsets is None:
-            self.whole.add(batch, rows[present[whole]])
+            self.whole_lists += int(np.count_nonzero(whole))
         else:
             odd = np.zeros(len(column), np.bool_)
             odd[column.owners[~whole]] = True
-            self.whole.add(batch, rows[present[~odd[present] & (column.counts[present] > 0)]])
+            self.whole_lists += int(np.count_nonzero(~odd[present] & (column.counts[present] > 0)))
         if whole.all():
             self.distinct.add(values)
 
@@ -178,7 +183,7 @@ class Stored:
         long = np.zeros(len(column), np.bool_)
         long[owners[own[lengths != 1]]] = True
         several = column.counts[present] > 1
-        self.single_bytes.add(batch, rows[present[several & ~long[present]]])
+        self.single_bytes += int(np.count_nonzero(several & ~long[present]))
         self._look(batch, column, own, rows)
 
     def _look(self, batch: KeyedBatch, column: KeyColumn, own: Ints, rows: Ints) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from rekord.health.ailments.bloat import Layout, encoded_estimate, pixels_of
 from rekord.health.ailments.case import Case, tally_of
 from rekord.health.ailments.kinds import words_of
-from rekord.health.ailments.look_at_bytes import begins_as_picture, bytes_say
+from rekord.health.ailments.look_at_bytes import begins_as_picture, bytes_say, is_text
 from rekord.health.ailments.profile import Stored
 from rekord.health.ailments.raw_shapes import Shape, Sized
 from rekord.health.ailments.words import byte_size, count, joined, number
@@ -106,6 +106,9 @@ def _raw(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
     if not samples or stored.texts is not None or any(map(begins_as_picture, samples)):
         return
     sized = case.raw.sized.get(key)
+    if all(map(is_text, samples)):
+        yield from _base64(case, key, sized) if sized is not None else ()
+        return
     if sized is not None and sized.kind == "bytes" and stored.most == 1 and (sized.ratios or sized.odd):
         yield from _beside(case, key, stored, sized)
     elif all(bytes_say(sample, 8) == "float64" and bytes_say(sample, 4) is None for sample in samples):
@@ -124,6 +127,38 @@ def _raw(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
             likely="the array was float64, which is what NumPy makes unless told otherwise",
             do='tf.io.decode_raw(x, tf.float64); or write array.astype("float32").tobytes(), which is half the size',
         )
+
+
+def _base64(case: Case, key: str, sized: Sized) -> Iterator[Diagnosis]:
+    """Pixels that were turned into text before they were stored."""
+    fits = [
+        (place, shape, size) for place, shape, size in sized.shapes if size == _as_base64(int(_pixels(shape)))
+    ]
+    if not fits or len(fits) < len(sized.shapes):
+        return
+    _, shape, size = fits[0]
+    tally = sized.odd
+    for each in sized.ratios.values():
+        tally = max(tally, each, key=lambda one: one.records)
+    yield case.diagnosis(
+        "H826",
+        "warning",
+        tally,
+        title=f"`{key}` is text: its pixels were encoded with base64",
+        feature=key,
+        evidence=[
+            f"{count(size, 'byte')} of letters and digits, 4 for each 3 of {shape} pixels",
+            "a third more than the pixels take",
+        ],
+        ruled_out=["not another dtype: no pixel is outside of the letters of base64"],
+        likely="the bytes were made fit for JSON, and stored like that",
+        do=f"tf.io.decode_base64 when reading, or write the bytes themselves to `{key}`",
+        agree=False,
+    )
+
+
+def _as_base64(n_bytes: int) -> int:
+    return -(-n_bytes // 3) * 4
 
 
 def _beside(case: Case, key: str, stored: Stored, sized: Sized) -> Iterator[Diagnosis]:
@@ -255,7 +290,7 @@ def string_picture(
     """A picture as a list of byte strings of one byte each; None where it is something else."""
     if not stored.single_bytes or stored.most < _SMALLEST_PIXELS:
         return None
-    if stored.single_bytes.records < stored.tally.records:
+    if stored.single_bytes < stored.lists:
         return None
     layout = _layout(case, key, stored)
     stored_bytes = stored.values * 3  # tag, length and the byte

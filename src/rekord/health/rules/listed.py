@@ -226,7 +226,7 @@ def _not_listed(listing: Listing, paths: Sequence[str]) -> Iterator[Finding]:
             if number == EACH and more > 1
             else "a record file is not in the manifest",
             expected=f"only the shards that {MANIFEST} lists",
-            found="a file of another origin, which rk.open passes over and a pattern takes",
+            found="a file that rk.open passes over and a pattern takes",
             do="move it to another folder",
         )
 

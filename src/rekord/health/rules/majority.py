@@ -30,7 +30,7 @@ _MOST_COUNTS = 64
 _LOOKED_AT = 64
 _LOOKED_AT_A_BATCH = 16
 _HEAD_BYTES = 64
-_NUMBERS = re.compile(r"[0-9a-f]{8,}|\d+")
+_NUMBERS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|\d+")
 
 Place = tuple[bool, str]
 """Whether it is a key of steps, and the key."""
@@ -76,6 +76,15 @@ class SetSeen:
     pictures: tuple[PictureKey, ...] | None = None
     boxes: tuple[BoxKeys, ...] | None = None
 
+    def add(self, batch: KeyedBatch) -> None:
+        """Take these records into account."""
+        self.records += len(batch)
+        for step, key in places(batch):
+            cells = Cells.of(batch, key, step=step)
+            assert cells is not None
+            if (step, key) in self.keys or len(self.keys) < _MOST_KEYS:
+                _note(self.keys.setdefault((step, key), KeySeen()), batch, key, cells, step=step)
+
     def usual(self, place: Place) -> bool:
         """Whether nearly all records have a key."""
         seen = self.keys.get(place)
@@ -95,31 +104,30 @@ class Learnt:
     def __init__(self) -> None:
         self._sets: dict[str, SetSeen] = {}
         self._kinds: dict[str, dict[Place, Kind]] = {}
+        self._latest: tuple[str, SetSeen] | None = None  # a set that the sample lacks
 
     def add(self, batch: KeyedBatch) -> None:
         """Take these records into the sample."""
-        self._kinds.clear()
-        seen = self._sets.setdefault(set_of(batch.path), SetSeen())
-        seen.records += len(batch)
-        for step, key in places(batch):
-            cells = Cells.of(batch, key, step=step)
-            assert cells is not None
-            if (step, key) in seen.keys or len(seen.keys) < _MOST_KEYS:
-                _note(seen.keys.setdefault((step, key), KeySeen()), batch, key, cells, step=step)
+        self._sets.setdefault(set_of(batch.path), SetSeen()).add(batch)
 
     def seen(self, batch: KeyedBatch) -> SetSeen:
         """What is known of the set that a batch belongs to; of a set that no sample had, the batch is the sample."""
         name = set_of(batch.path)
-        if name not in self._sets:
-            self.add(batch)
-        return self._sets[name]
+        if name in self._sets:
+            return self._sets[name]
+        # One at a time: there may be as many such sets as files.
+        if self._latest is None or self._latest[0] != name:
+            self._kinds.pop(self._latest[0] if self._latest is not None else name, None)
+            self._latest = name, SetSeen()
+            self._latest[1].add(batch)
+        return self._latest[1]
 
     def kinds(self, batch: KeyedBatch) -> Mapping[Place, Kind]:
         """The kind that most records have under each key, in a batch's set and in sets like it."""
-        self.seen(batch)
-        name = set_of(batch.path)
+        own, name = self.seen(batch), set_of(batch.path)
         if name not in self._kinds:
-            self._kinds[name] = _kinds(name, self._sets)
+            others = [seen for seen in self._sets.values() if seen is not own]
+            self._kinds[name] = _kinds(own.keys, others)
         return self._kinds[name]
 
     def pictures(self, batch: KeyedBatch) -> tuple[PictureKey, ...]:
@@ -205,19 +213,14 @@ def _look(seen: KeySeen, cells: Cells) -> None:
         seen.pictures += _core.look(data[:_HEAD_BYTES], False).format != PictureFormat.NONE
 
 
-def _kinds(name: str, sets: Mapping[str, SetSeen]) -> dict[Place, Kind]:
-    """The kind that most records have under each key, in this set and in those like it."""
-    own = sets[name].keys
+def _kinds(own: Mapping[Place, KeySeen], others: Iterable[SetSeen]) -> dict[Place, Kind]:
+    """The kind that most records have under each key, in one set and in those that have about the same keys."""
     counted: dict[Place, Counter[Kind]] = {place: Counter(seen.kinds) for place, seen in own.items()}
-    for other, seen in sets.items():
-        if (
-            other == name
-            or not own
-            or len(own.keys() & seen.keys.keys()) < _ALIKE * len(own.keys() | seen.keys.keys())
-        ):
-            continue
-        for place in own.keys() & seen.keys.keys():
-            counted[place].update(seen.keys[place].kinds)
+    for other in others:
+        both = own.keys() & other.keys.keys()
+        if both and len(both) >= _ALIKE * len(own.keys() | other.keys.keys()):
+            for place in both:
+                counted[place].update(other.keys[place].kinds)
     return {place: kinds.most_common(1)[0][0] for place, kinds in counted.items() if kinds}
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from rekord.codes import CODES
 from rekord.health.finding import Finding, Severity
 from rekord.health.keyed import KeyedBatch
 from rekord.schema.refuse import near_miss
 
+MOST_FEATURES = 100
 SHOWN_CHARACTERS = 60
 _LEAST_COMPARED_CHARACTERS = 3
 _MOST_COMPARED_CHARACTERS = 200
@@ -35,12 +37,6 @@ class Once:
     def __init__(self) -> None:
         self._held: dict[tuple[str, str | None], Finding] = {}
 
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def __contains__(self, told: tuple[str, str | None]) -> bool:
-        return told in self._held
-
     def tell(
         self,
         batch: KeyedBatch,
@@ -50,9 +46,14 @@ class Once:
         feature: str | None,
         say: Callable[[int], dict[str, Any]],
     ) -> None:
-        """The same is true of all these rows; `say` is asked about the first one only."""
+        """The same is true of all these rows; `say` is asked about the first one only.
+
+        Whoever made the file chose how many features there are: beyond a hundred they share one finding a code.
+        """
         if not len(rows):
             return
+        if (code, feature) not in self._held and len(self._held) >= MOST_FEATURES:
+            feature, say = None, lambda _: {"message": f"{CODES[code]}: under more keys than are named here"}
         held = self._held.get((code, feature))
         if held is not None:
             held.count += len(rows)

@@ -16,7 +16,6 @@ from rekord.health.rules.expected import ExpectedColumn, ExpectedKey, compiled
 from rekord.health.rules.once import Once, meant_by, named
 from rekord.schema import Schema
 
-_MOST_STRANGERS = 100
 _MOST_COMPARED = 1000
 
 
@@ -71,11 +70,8 @@ class SchemaRule:
     def _note_stranger(self, batch: KeyedBatch, key: str, *, step: bool, explained: Mask | None) -> None:
         here = _present(batch, key, step=step)
         rows = np.flatnonzero(here if explained is None else here & ~explained).tolist()
-        if ("H754", key) in self._once or len(self._once) < _MOST_STRANGERS:
-            meant = self._meaning(key, step=step)
-            self._once.tell(batch, rows, "H754", "warning", key, lambda _: words.stranger(key, meant))
-        else:
-            self._once.tell(batch, rows, "H754", "warning", None, lambda _: words.more_strangers())
+        meant = self._meaning(key, step=step)
+        self._once.tell(batch, rows, "H754", "warning", key, lambda _: words.stranger(key, meant))
 
     # What is there, and what is not.
 

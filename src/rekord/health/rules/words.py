@@ -35,16 +35,6 @@ def stranger(key: str, meant: str | None) -> Said:
     }
 
 
-def more_strangers() -> Said:
-    """Keys beyond those that are named one by one."""
-    return {
-        "message": "there are more keys that are not in the schema",
-        "expected": "only keys that the schema declares",
-        "found": "so many other keys that keys seem to be data",
-        "do": "give data a column of its own, instead of a key for each value",
-    }
-
-
 def missing(column: ExpectedColumn, key: str, instead: str | None) -> Said:
     """A required key that a record does not have; `instead` is one that it has and that was probably meant."""
     whose = column.whose(key)

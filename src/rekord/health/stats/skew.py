@@ -2,7 +2,8 @@
 
 Categories (byte strings, labels) are compared by L-infinity: the largest difference between the shares that a value
 has on both sides. Numbers are compared by the Jensen-Shannon divergence in bits, from 0 to 1, over common bins: the
-bins' edges are the twentieths of both sides taken together, and NaN and the infinities have bins of their own.
+bins' edges are the twentieths of both sides taken together. The greatest value, NaN and the infinities have bins of
+their own.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def _binned(ours: Numbers, theirs: Numbers) -> tuple[npt.NDArray[np.float64], np
             least = min(one.moments.min for one in (ours, theirs) if one.moments.count)
             most = max(one.moments.max for one in (ours, theirs) if one.moments.count)
             edges = np.unique(np.array([least, *inner, most], np.float64))
-            edges = edges if len(edges) > 1 else np.array([least, most], np.float64)
+            edges = np.append(edges, edges[-1])  # the greatest value has a bin of its own: it may be a class
             inside = counts_between(numbers, edges).tolist()
         counts.append(np.array([*inside, *outside], np.float64))
     return counts[0], counts[1]

@@ -1,0 +1,76 @@
+"""Specs as plain values, and their text, are what TensorFlow's own objects are."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from hypothesis import assume, given, settings
+
+from rekord.errors import SchemaError
+from rekord.schema import Schema
+from rekord.schema.spec import (
+    FixedLen,
+    FixedLenSequence,
+    Partition,
+    RaggedSpec,
+    SequenceSpec,
+    SparseSpec,
+    VarLen,
+    spec_of_schema,
+    to_source,
+)
+from rekord.schema.tfspec import spec_from_tf
+from rekord.testing.strategies import schemas
+
+SPEC = {
+    "fixed": FixedLen((2,), "float32"),
+    "default": FixedLen((), "string", b"\x00\xff'\""),
+    "nan": FixedLen((2,), "float32", (float("-inf"), 0.5)),
+    "matrix": FixedLen((2, 1), "int64", ((1,), (-(2**63),))),
+    "var": VarLen("int64"),
+    "seq": FixedLenSequence((3,), "float32", allow_missing=True, default=-1.0),
+    "bare": FixedLenSequence((), "string"),
+    "sparse": SparseSpec(("i",), "v", "float32", (10,)),
+    "two": SparseSpec(("i", "j"), "w", "int64", (3, 4), already_sorted=True),
+    "flat": RaggedSpec("string", row_splits_dtype="int64", validate=True),
+    "rows \"and\" 'quotes'\n": RaggedSpec(
+        "int64",
+        "v",
+        (
+            *(Partition(kind, key=kind) for kind in ("RowSplits", "RowLengths", "RowStarts", "RowLimits")),
+            Partition("ValueRowIds", key="ids"),
+            Partition("UniformRowLength", length=2),
+        ),
+    ),
+}
+
+
+def test_the_text_of_a_spec_makes_tensorflows_objects(tf: ModuleType) -> None:
+    made = eval(to_source(SPEC), {"tf": tf})
+    assert list(made) == list(SPEC)
+    assert made["matrix"] == tf.io.FixedLenFeature([2, 1], tf.int64, [[1], [-(2**63)]])
+    assert made["sparse"] == tf.io.SparseFeature("i", "v", tf.float32, 10)
+    assert spec_from_tf(made) == SPEC
+
+
+def test_the_text_of_a_sequence_makes_the_pair(tf: ModuleType) -> None:
+    spec = SequenceSpec({"a": VarLen("int64")}, {"b": FixedLenSequence((), "string")})
+    made = eval(to_source(spec), {"tf": tf})
+    assert made == (
+        {"a": tf.io.VarLenFeature(tf.int64)},
+        {"b": tf.io.FixedLenSequenceFeature([], tf.string)},
+    )
+    assert spec_from_tf(made) == spec
+    assert eval(to_source(SequenceSpec()), {"tf": tf}) == ({}, {})
+
+
+@given(schema=schemas())
+@settings(max_examples=60)
+def test_a_schema_has_one_spec_with_tensorflow_and_without(tf: ModuleType, schema: Schema) -> None:
+    try:
+        spec = spec_of_schema(schema)
+    except SchemaError:
+        assume(False)
+    theirs = schema.to_tf_spec()
+    made = eval(to_source(spec), {"tf": tf})
+    assert repr(made) == repr(theirs)
