@@ -14,5 +14,6 @@ void bind_rows(nanobind::module_& module);
 void bind_infer(nanobind::module_& module);
 void bind_pictures(nanobind::module_& module);
 void bind_lines(nanobind::module_& module);
+void bind_order(nanobind::module_& module);
 
 }  // namespace rekord

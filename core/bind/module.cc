@@ -44,4 +44,5 @@ NB_MODULE(_core, module) {
   rekord::bind_infer(module);
   rekord::bind_pictures(module);
   rekord::bind_lines(module);
+  rekord::bind_order(module);
 }
