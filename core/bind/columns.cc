@@ -5,14 +5,19 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <nanobind/ndarray.h>
+
 #include <algorithm>
+#include <deque>
 #include <stdexcept>
 
 #include "bind/arrays.h"
+#include "bind/buffer.h"
 #include "bind/extents.h"
 #include "bind/strings.h"
 #include "decode.h"
 #include "frame.h"
+#include "gather.h"
 #include "sequence.h"
 
 namespace nb = nanobind;
@@ -58,6 +63,31 @@ nb::object to_python(const SlotSpec& spec, Column& column) {
       values = nb::cast(StringColumn(column));
   }
   return nb::make_tuple(values, offsets_to_array(column.offsets), valid_to_array(column.valid));
+}
+
+using Numbers = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+Slab gather_pieces(Pool& pool, const nb::list& buffers, const Numbers& which, const Numbers& begins,
+                   const Numbers& ends) {
+  const size_t count = which.shape(0);
+  if (begins.shape(0) != count || ends.shape(0) != count) throw nb::value_error("arrays of different lengths");
+  std::deque<Buffer> views;  // a Buffer cannot be moved
+  for (nb::handle buffer : buffers) views.emplace_back(buffer);
+  std::vector<Bytes> pieces(count);
+  size_t total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const auto file = static_cast<uint64_t>(which.data()[i]);
+    const int64_t begin = begins.data()[i], end = ends.data()[i];
+    if (file >= views.size() || begin < 0 || begin > end ||
+        static_cast<uint64_t>(end) > views[file].bytes().size())
+      throw nb::index_error("a piece outside of its buffer");
+    pieces[i] = views[file].bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    total += pieces[i].size();
+  }
+  Slab slab{pool.acquire(total + kPadding)};
+  nb::gil_scoped_release unlocked;
+  gather(pieces, slab.block->data());
+  return slab;
 }
 
 struct Fed {
@@ -342,6 +372,11 @@ void bind_columns(nb::module_& module) {
   }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("most"),
              "Whole frames at the front of slab[begin:end], by their headers alone.\n\n"
              "Gives (frames, bytes consumed, bytes the next frame needs, problem or None).");
+
+  module.def("gather", &gather_pieces, nb::arg("pool"), nb::arg("buffers"), nb::arg("which"),
+             nb::arg("begins"), nb::arg("ends"),
+             "A slab with pieces one behind another: of buffers[which[i]] the bytes from begins[i] to\n"
+             "ends[i].");
 
   nb::class_<SlotSpec>(module, "Slot", "One record key of a plan.")
       .def(nb::new_(&slot_spec), nb::arg("key"), nb::arg("kind"), nb::arg("count"),

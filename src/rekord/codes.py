@@ -256,7 +256,7 @@ CODES: dict[str, str] = {
     "H723": "a map entry is not one key and one value: TensorFlow refuses the record",
     "H724": "a key is stored twice: the last one counts",
     "H725": "fields that these messages do not have: TensorFlow may refuse the record",
-    "H726": "the steps of a list are of several kinds: TensorFlow refuses the record",
+    "H726": "the steps of a list are of several kinds: no reader takes the record",
     # H73x: remarks about pictures
     "H731": "an image is CMYK: decoders do not agree on its colours",
     "H732": "an image is turned by EXIF: TensorFlow does not turn it",

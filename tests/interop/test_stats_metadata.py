@@ -83,7 +83,7 @@ def test_strings(features):
     feature = features["w",]
     assert feature.type == statistics_pb2.FeatureNameStatistics.STRING
     strings = feature.string_stats
-    counts = sorted(((-WORDS.count(word), word) for word in set(WORDS)))
+    counts = sorted((-WORDS.count(word), word) for word in set(WORDS))
     assert strings.unique == len(counts)
     assert [(-top.frequency, top.value) for top in strings.top_values] == counts[:20]
     assert [(-bucket.sample_count, bucket.label) for bucket in strings.rank_histogram.buckets] == counts

@@ -6,8 +6,11 @@ import json
 
 import pytest
 
+from rekord.cli.explain import page_of
 from rekord.cli.main import run
 from rekord.codes import CODES
+from rekord.errors import UsageError
+from rekord.schema.spec_file import load_spec
 
 
 @pytest.mark.parametrize("written", ["F102", "f102", " f102 "])
@@ -106,3 +109,18 @@ def test_json_holds_code_title_and_text(capsys: pytest.CaptureFixture[str]) -> N
     assert run(["explain", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document == {"codes": [{"code": code, "title": title} for code, title in CODES.items()]}
+
+
+def test_the_page_of_an_unknown_message_shows_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = page_of("U634").split("```text\n")[1].split("```")[0].splitlines()
+    prompt, verb, *arguments = shown[0].split()
+    assert (prompt, verb) == ("$", "rekord")
+    assert run(arguments) == 2
+    assert capsys.readouterr().err.splitlines() == shown[1:]
+
+
+def test_the_page_of_a_bad_argument_shows_what_is_said() -> None:
+    shown = page_of("U635").split("```text\n")[1].split("```")[0].rstrip()
+    with pytest.raises(UsageError) as caught:
+        load_spec("reader.py:")
+    assert caught.value.message == shown

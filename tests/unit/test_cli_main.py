@@ -38,7 +38,7 @@ def rekord(*arguments: object, **options: object) -> subprocess.CompletedProcess
     ("arguments", "first_line", "hint"),
     [
         (["chekc", "x"], "UsageError U601: there is no command `chekc`", "do        rekord check --help"),
-        (["doctor"], "UsageError U601: there is no command `doctor`", "do        rekord --help"),
+        (["nurse"], "UsageError U601: there is no command `nurse`", "do        rekord --help"),
         (["--frob"], "UsageError U601: `rekord` has no option `--frob`", "do        rekord --help"),
         (["check"], "UsageError U601: `rekord check` needs PATH", "do        rekord check --help"),
         (["check", "x", "--jsno"], "UsageError U601: `rekord check` has no option", "likely    `--json`"),

@@ -201,3 +201,15 @@ def test_the_example_on_the_page_is_what_is_said(
 def test_help_says_what_it_does(capsys: Captured) -> None:
     assert run(["stats", "--help"]) == 0
     assert capsys.readouterr().out.startswith("rekord stats PATH\n")
+
+
+def test_the_reference_page_names_every_field(tmp_path: Path, capsys: Captured) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (64, 48)).save(file, "PNG")
+    many = [{"x": [i], "f": [0.5], "image": [file.getvalue()], "label": [1]} for i in range(10_100)]
+    assert run(["stats", put(tmp_path, many), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "stats.md").read_text(encoding="utf-8")
+    fields = {name for feature in document["features"].values() for name in feature}
+    assert {"top_most_missed", "pictures", "classes", "histogram"} <= fields
+    assert [name for name in sorted(fields) if f"`{name}`" not in page] == []

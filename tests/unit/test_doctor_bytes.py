@@ -29,7 +29,7 @@ def only(path: Path, data: bytes) -> Diagnosis:
     return found.diagnoses[0]
 
 
-@pytest.mark.parametrize("name, data", [("a.tfrecord", GOOD), ("a.tfrecord.gz", gzip.compress(GOOD))])
+@pytest.mark.parametrize(("name", "data"), [("a.tfrecord", GOOD), ("a.tfrecord.gz", gzip.compress(GOOD))])
 def test_an_intact_file_has_no_diagnosis(tmp_path: Path, name: str, data: bytes) -> None:
     found = seen(tmp_path / name, data)
     assert found.diagnoses == ()
@@ -59,7 +59,7 @@ def test_a_plain_file_that_is_named_gz_is_read_without_compression(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "size, block", [(512, "512 bytes"), (1024 * 5, "512 bytes"), (4096, "4 KiB"), (8192, "4 KiB")]
+    ("size", "block"), [(512, "512 bytes"), (1024 * 5, "512 bytes"), (4096, "4 KiB"), (8192, "4 KiB")]
 )
 def test_a_cut_at_a_whole_block_is_a_broken_copy(tmp_path: Path, size: int, block: str) -> None:
     diagnosis = only(tmp_path / "a.tfrecord", GOOD[:size])
@@ -146,9 +146,6 @@ def test_a_changed_length_is_a_change_in_place(tmp_path: Path, record: int) -> N
 
 
 def test_many_changes_are_one_diagnosis(tmp_path: Path) -> None:
-    data = GOOD
-    for record in range(0, 300, 10):
-        data = damage.corrupt_payload(GOOD, record)[: OFFSETS[record] + 20] + data[OFFSETS[record] + 20 :]
     broken = bytearray(GOOD)
     for record in range(0, 300, 10):
         broken[OFFSETS[record] + 20] ^= 1
@@ -186,7 +183,7 @@ def test_a_git_lfs_pointer_is_fetched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data, named",
+    ("data", "named"),
     [
         (b"<!DOCTYPE html><html>404</html>", "an HTML page"),
         (b"PAR1" + bytes(100), "Parquet"),

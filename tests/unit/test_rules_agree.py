@@ -81,17 +81,17 @@ def refused(payload: bytes, schema: rk.Schema) -> bool:
 
 
 @st.composite
-def entries(draw: Any, name: str) -> list[tuple[str, bytes]]:
+def entries(draw: Any, name: str, others: st.SearchStrategy[bytes] = values) -> list[tuple[str, bytes]]:
     """Some of the keys of a column, mostly with the kind that they should have."""
     kinds = COLUMNS[name].record_kinds()
     out = []
     for key, kind in zip(KEYS[name], kinds, strict=True):
         if draw(st.integers(0, 9)):
-            out.append((key, draw(likely[kind] if draw(st.integers(0, 7)) else values)))
+            out.append((key, draw(likely[kind] if draw(st.integers(0, 7)) else others)))
     return out
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_record_is_reported_exactly_where_reading_it_is_refused(put_file: PutFile, data: Any) -> None:
     name = data.draw(st.sampled_from(sorted(COLUMNS)))
@@ -103,17 +103,22 @@ def test_a_record_is_reported_exactly_where_reading_it_is_refused(put_file: PutF
     assert reported == {i for i, payload in enumerate(payloads) if refused(payload, schema)}
 
 
-STEPS = {"id", "scalar", "half", "pair", "text", "sparse", "nested"}
+# A step without a value has no kind in a batch of columns, so that an empty list of another kind is no finding.
+EMPTY = [feature((kind, b"")) for kind in ("int64", "float", "bytes")]
+STEPS = ["scalar", "half", "pair", "text", "sparse", "nested"]
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_sequence_is_reported_exactly_where_reading_it_is_refused(put_file: PutFile, data: Any) -> None:
-    name = data.draw(st.sampled_from(sorted(STEPS & COLUMNS.keys())))
+    name = data.draw(st.sampled_from(STEPS))
     schema = rk.Schema(context={}, steps={name: COLUMNS[name]})
     payloads = []
     for _ in range(data.draw(st.integers(1, 4))):
-        steps = [data.draw(entries(name)) for _ in range(data.draw(st.integers(0, 3)))]
+        steps = [
+            data.draw(entries(name, values.filter(lambda one: one not in EMPTY)))
+            for _ in range(data.draw(st.integers(0, 3)))
+        ]
         lists = [
             entry(key, feature_list([dict(step)[key] for step in steps if key in dict(step)]))
             for key in KEYS[name]
@@ -121,7 +126,9 @@ def test_a_sequence_is_reported_exactly_where_reading_it_is_refused(put_file: Pu
         ]
         payloads.append(sequence_example(features([]), features(lists)))
     # So that the file is one of sequences, whatever was drawn.
-    payloads.insert(0, sequence_example(features([]), features([entry("other", feature_list([feature()]))])))
+    other = feature_list([feature(("int64", int64_list([1, 2, 3])))] * 2)
+    payloads = [sequence_example(features([]), features([entry("other", other)]))] * 9 + payloads
     found = held_against(put_file(frames(payloads)), schema)
-    reported = {one.record for one in found if one.code.startswith("D4")}
+    # Steps of several kinds in one list are found on the way, before any rule.
+    reported = {one.record for one in found if one.code.startswith("D4") or one.code == "H726"}
     assert reported == {i for i, payload in enumerate(payloads) if refused(payload, schema)}

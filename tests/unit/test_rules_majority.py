@@ -19,10 +19,13 @@ from rekord.testing import (
     example,
     example_bytes,
     feature,
+    feature_list,
     features,
     frame_offsets,
     frames,
+    int64_list,
     sequence_bytes,
+    sequence_example,
 )
 
 PutFile = Callable[..., Path]
@@ -281,3 +284,13 @@ def test_steps_are_compared_like_contexts(
     payloads[17] = sequence_bytes({"id": [17]}, steps)
     (one,) = unlike(put_records(payloads))
     assert (one.code, one.severity, one.record, one.feature) == (code, severity, 17, "x")
+
+
+def test_steps_without_a_kind_are_of_no_other_kind(put_records: PutFile) -> None:
+    empty = sequence_example(
+        features([entry("id", feature(("int64", int64_list([7]))))]),
+        features([entry("x", feature_list([feature(), feature()]))]),
+    )
+    payloads = [sequence_bytes({"id": [i]}, {"x": [[0.5], [0.25]]}) for i in range(6)]
+    assert unlike(put_records([empty, *payloads])) == []
+    assert unlike(put_records([*payloads, empty])) == []

@@ -100,7 +100,7 @@ def test_a_list_whose_steps_are_of_several_kinds_is_told(put_records: PutFile) -
     good = sequence_bytes({}, {"x": [[1], [2]]})
     batches, findings, _ = scanned(put_records([good, sequence_bytes({}, {"x": [[1], [0.5]]}), good]))
     assert [(f.code, f.severity, f.record, f.feature, f.found) for f in findings] == [
-        ("H726", "warning", 1, "x", "int64 and float")
+        ("H726", "error", 1, "x", "int64 and float")
     ]
     assert [r for batch in batches for r in batch.records.tolist()] == [0, 2]
 

@@ -196,6 +196,13 @@ def test_sequences_have_steps(put_records):
     assert "group" not in found.features["a"].to_dict()
 
 
+def test_lists_without_a_step_are_present_and_of_no_kind(put_records):
+    found = rk.stats(put_records([sequence_bytes({}, {"a": []}), sequence_bytes({}, {"a": [None]})]))
+    steps = found.features["a"].to_dict()
+    assert (steps["kind"], steps["kinds"], steps["present"], steps["missing"]) == (None, {}, 2, 0)
+    assert (steps["steps"]["min"], steps["steps"]["max"], steps["values"]) == (0, 1, 0)
+
+
 def test_splits_have_statistics_of_their_own(put_records, tmp_path):
     put_records([example_bytes({"x": [i]}) for i in range(3)], "val-00000-of-00001.tfrecord")
     put_records([example_bytes({"x": [10]})], "train-00000-of-00002.tfrecord")
@@ -323,6 +330,26 @@ def test_any_cut_into_files_and_any_grouping_gives_the_same_statistics(rows, cut
     ]
     for one, other in zip(means, merged, strict=True):
         assert other == pytest.approx(one, rel=1e-9, abs=1e-30) if one is not None else other is None
+
+
+@pytest.mark.parametrize("limit", ["_PENDING_ROWS", "_PENDING_BYTES", "_PENDING_COLUMNS"])
+def test_it_does_not_matter_how_many_batches_are_gathered(limit, put_records, monkeypatch):
+    rows = [{"x": [i % 7, i], "y": [i / 3], "z": [b"%d" % (i % 5)] * (i % 3)} for i in range(9_000)]
+    path = put_records([example_bytes({key: value for key, value in row.items() if value}) for row in rows])
+    at_once = exact(rk.stats(path).everything)
+    monkeypatch.setattr(accumulate, limit, 1)
+    piecemeal = exact(rk.stats(path).everything)
+    for document in (at_once, piecemeal):
+        for feature in document["features"].values():
+            for member in ("quantiles", "values_quantiles", "histogram", "lengths"):
+                feature.pop(member, None)  # of more values than are kept one by one
+    assert piecemeal == at_once
+
+
+@pytest.mark.parametrize("values", [[2**63 - 1], [-(2**63)], [2**63 - 1, 2**63 - 3], [-(2**63), 2**63 - 1]])
+def test_the_histogram_of_the_largest_integers_has_all_of_them(described, values):
+    counts = described([{"x": values}])["histogram"]["counts"]
+    assert sum(counts) == len(values)
 
 
 def test_the_least_and_the_greatest_float_have_a_histogram(described):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _SEVERITIES = ("error", "warning", "note")
+_MOST_CHARACTERS = 300
 
 
 def doctor(
@@ -80,7 +81,7 @@ def _diagnosis_lines(diagnosis: Diagnosis, names: dict[str, str]) -> list[list[P
             lines.append(["  ", (f"{label_once:<9}", "dim"), f" {clean(text)}"])
     lines += detail_lines(("likely", diagnosis.likely), ("do", diagnosis.do))
     if diagnosis.tensorflow_error is not None:
-        lines.append(["  ", (f"tf says   {clean(diagnosis.tensorflow_error)}", "dim")])
+        lines.append(["  ", (f"tf says   {cut(clean(diagnosis.tensorflow_error), _MOST_CHARACTERS)}", "dim")])
     return lines
 
 

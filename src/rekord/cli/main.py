@@ -56,8 +56,10 @@ def root(
         raise typer.Exit(WRONG_USAGE)
 
 
-for verb in (write, check, doctor, salvage, stats, diff, show, infer, explain, demo):
+for verb in (write, check, doctor, salvage, stats, diff, show, infer, demo):
     app.command(cls=Command)(verb)
+# A message that was pasted without quotes may have words that look like options.
+app.command(cls=Command, context_settings={"ignore_unknown_options": True})(explain)
 app.command(
     cls=Command, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )(view)

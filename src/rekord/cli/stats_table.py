@@ -190,7 +190,7 @@ def _skew(skew: list[Skew], width: int) -> Iterator[Line]:
     named = max((len(clean(one.split)) for one in listed), default=0)
     for one in listed:
         distance = "" if one.distance is None else f"{_MEASURES[one.measure]} {one.distance:.3f}"
-        room = max(width - wide - named - 30, 20)
+        room = max(width - wide - named - 30, 10)
         yield [
             f"  {cut(clean(one.feature), wide):<{wide}}  {clean(one.split):<{named}}  {distance:<13}  ",
             (f"{one.verdict:<7}", _STYLES[one.verdict]),

@@ -30,11 +30,21 @@ from rekord.health.rules import learn, rules_for, rules_without
 from rekord.health.rules.shards import shard_findings
 from rekord.health.scan import scan_file
 from rekord.schema import Schema
-from rekord.schema.spec import SequenceSpec, SpecFeature, spec_of_schema
+from rekord.schema.spec import (
+    FixedLen,
+    FixedLenSequence,
+    RaggedSpec,
+    SequenceSpec,
+    SparseSpec,
+    VarLen,
+    spec_of_schema,
+)
 from rekord.schema.spec_file import load_spec
 from rekord.storage.files import LOCAL
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
+
+_SPEC_CLASSES = (FixedLen, VarLen, FixedLenSequence, SparseSpec, RaggedSpec)
 
 _LEARNT_FILES = 16
 """So many files, spread over all of them, say what the records have in common where no schema does."""
@@ -72,7 +82,7 @@ def loaded_spec(spec: str | Mapping[str, Any] | SequenceSpec | None) -> Any:
         return load_spec(spec)
     if spec is None or isinstance(spec, SequenceSpec):
         return spec
-    if all(isinstance(feature, SpecFeature) for feature in spec.values()):
+    if all(isinstance(feature, _SPEC_CLASSES) for feature in spec.values()):
         return spec
     from rekord.schema.tfspec import spec_from_tf
 

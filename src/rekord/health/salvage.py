@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from rekord.dataset.read import PathLike, record_files
 from rekord.engines.journal import Lock, exists, remove_tree
@@ -114,6 +115,7 @@ class _Staging:
         self.folder = folder
         self._storage = storage
         self._folders = {folder}
+        self._open: list[Writable] = []
 
     def create(self, name: str) -> Writable:
         path = os.path.join(self.folder, name)
@@ -122,15 +124,25 @@ class _Staging:
             self._storage.make_folder(folder)
             self._folders.add(folder)
             folder = os.path.dirname(folder)
-        return self._storage.create(path)
+        self._open.append(self._storage.create(path))
+        return self._open[-1]
 
     def close(self, file: Writable) -> None:
         file.fsync()
+        self._open.remove(file)
         file.close()
 
     def sync(self) -> None:
         for folder in sorted(self._folders, reverse=True):
             self._storage.sync_folder(folder)
+
+    def discard(self) -> None:
+        # What led here is the error to tell of, not that the cleaning failed too.
+        for file in self._open:
+            with suppress(RekordError):
+                file.close()
+        with suppress(RekordError):
+            remove_tree(self._storage, self.folder)
 
 
 @contextmanager
@@ -148,9 +160,12 @@ def _staged(out: str, storage: Storage) -> Iterator[_Staging]:
             yield staging
             staging.sync()
             storage.rename(folder, out)
-        except BaseException:
-            with suppress(RekordError):
-                remove_tree(storage, folder)
+        except BaseException as failure:
+            staging.discard()
+            if isinstance(failure, RekordError) and (failure.location.path or "").startswith(folder):
+                # The name of the staging folder means nothing to anyone.
+                path = out + str(failure.location.path)[len(folder) :]
+                failure.location = replace(failure.location, path=path)
             raise
         storage.sync_folder(parent)
 

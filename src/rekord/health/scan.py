@@ -253,7 +253,7 @@ class _FileScan:
         feature, kinds = mixed_steps(_payload(stretch, index))
         return Finding.of(
             "H726",
-            "warning",
+            "error",
             path=self._reader.path,
             record=stretch.first_record + index,
             offset=stretch.offset(index),

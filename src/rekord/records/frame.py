@@ -274,7 +274,8 @@ class FrameReader:
             self._fill()
         # Up to `_end`: what the buffer holds behind it is left over from earlier.
         after = self._buffer[self._begin + skip : min(self._begin + skip + _core.HEADER_BYTES, self._end)]
-        return (not after and self._eof) or _core.header_agrees(after)
+        at_end = not after and self._eof and self._broken is None
+        return at_end or _core.header_agrees(after)
 
     def _inside(self, skip: int) -> int | None:
         """Where, in the next `skip` bytes, a run of intact frames begins that ends just where they end."""

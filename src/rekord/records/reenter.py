@@ -180,8 +180,10 @@ class Reentries:
         self._places = _places(self._file, entry, compression)
         self._next = next(self._places, None)
         self._budget = budget
+        self._passed = entry.compressed_offset  # places up to here are behind us
+        self._waits = False  # the follower stands at the next place, which was not needed yet
         self.damaged_at = entry.compressed_offset
-        """Where in the file the offset lies that was asked for last."""
+        """Where in the file the offset lies that was asked for last, or a place not far before it."""
 
     def close(self) -> None:
         self._follower.close()
@@ -193,12 +195,17 @@ class Reentries:
         `found` is where the stream itself has its next frame. None where it is as good: every place before that
         frame is one that the stream is in step with.
         """
-        self.damaged_at = self._follower.pass_output(offset)
+        if self._follower.given <= offset:
+            self._waits = False
+            self._passed = self.damaged_at = self._follower.pass_output(offset)
         while self._next is not None:
             entry = self._next
-            if entry.compressed_offset > self.damaged_at and self._budget.affords(entry):
+            is_ahead = self._waits or entry.compressed_offset > self._passed
+            self._waits = False
+            if is_ahead and self._budget.affords(entry):
                 alive = self._follower.pass_input(entry.compressed_offset)
                 if found is not None and self._follower.given > found:
+                    self._waits = True
                     return None
                 # A stream that went through a place and has a frame behind it went through no new member.
                 could_help = entry.raw or found is None

@@ -361,7 +361,7 @@ def _no_python(path: str, line: int | None, found: str) -> RekordError:
         "the file of a tf.io spec is not Python",
         location=Location(path=path, line=line),
         expected="a Python file with a tf.io spec in it",
-        found=found[:60],
+        found=found if len(found) <= 60 else found[:59] + "…",
         do="correct the file, or give --schema FILE",
     )
 

@@ -1,4 +1,4 @@
-"""tf.io's own feature specs: from plain ones and from schemas, and the other way round."""
+"""Schemas as tf.io feature specs, and the other way round."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from rekord.health.ailments.case import Case
 from rekord.health.ailments.look_at_bytes import begins_as_picture
 from rekord.health.ailments.profile import Stored
-from rekord.health.ailments.words import byte_size, count
+from rekord.health.ailments.words import byte_size, count, named
 from rekord.health.diagnosis import Diagnosis
 from rekord.schema import Tensor
 
@@ -71,7 +71,7 @@ def _raw_pixels(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
         "H833",
         "note",
         stored.tally,
-        title=f"`{key}` is raw pixels: encoded it would be about {raw / png:.1f} times smaller",
+        title=f"{named(key)} is raw pixels: encoded it would be about {raw / png:.1f} times smaller",
         feature=key,
         evidence=[
             layout.says,
@@ -81,7 +81,7 @@ def _raw_pixels(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
         ],
         ruled_out=["not encoded already: the bytes begin as no picture does"],
         likely="the picture was decoded before it was written",
-        do=f"store the file's own JPEG or PNG bytes in `{key}`, and decode them when reading",
+        do=f"store the file's own JPEG or PNG bytes in {named(key)}, and decode them when reading",
     )
 
 
@@ -93,7 +93,10 @@ def _uint8_layout(case: Case, key: str, stored: Stored) -> Layout | None:
         depth = shape.channels if shape.channels is not None else int(ratio)
         if (ratio == 1.0 or not sized.deep) and depth in _MODES:
             return Layout(
-                shape.height, shape.width, depth, f"`{sized.keys[0]}` and `{sized.keys[1]}` say {shape}"
+                shape.height,
+                shape.width,
+                depth,
+                f"{named(sized.keys[0])} and {named(sized.keys[1])} say {shape}",
             )
     tensor = dict(case.features()).get(key)
     return _declared_layout(tensor, stored) if isinstance(tensor, Tensor) else None
@@ -172,7 +175,7 @@ def _long_list(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
         "H834",
         "note",
         stored.tally,
-        title=f"`{key}` holds numbers from 0 to 255 in lists that take {now / stored.values:.1f} bytes for each",
+        title=f"{named(key)} holds numbers from 0 to 255 in lists that take {now / stored.values:.1f} bytes for each",
         feature=key,
         evidence=[
             f"{count(stored.values, 'value')}, at least {stored.fewest:,} in a record",
@@ -180,5 +183,5 @@ def _long_list(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
             f"(estimated from {count(len(stored.samples), 'sample')})",
         ],
         likely=None,
-        do=f'store np.asarray(values, "uint8").tobytes() in `{key}`, and read it with tf.io.decode_raw(x, tf.uint8)',
+        do=f'store np.asarray(values, "uint8").tobytes() in {named(key)}, and read tf.io.decode_raw(x, tf.uint8)',
     )

@@ -9,7 +9,7 @@ from rekord.health.ailments.case import Case
 from rekord.health.ailments.profile import KeyProfile, Stored, Tally
 from rekord.health.ailments.raw_shapes import CHANNELS, HEIGHTS, WIDTHS
 from rekord.health.ailments.unset import names_without_kind
-from rekord.health.ailments.words import count, joined, number, some
+from rekord.health.ailments.words import count, joined, named, number, some
 from rekord.health.diagnosis import Diagnosis
 
 LISTS = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
@@ -75,7 +75,7 @@ def mixed(case: Case, profile: KeyProfile, tensorflow_error: str | None = None) 
         "H820",
         "error",
         tally,
-        title=f"`{profile.key}` is stored as {joined([LISTS[stored.kind] for stored in odd])} in some records "
+        title=f"{named(profile.key)} is stored as {joined([LISTS[stored.kind] for stored in odd])} in some records "
         f"and as {LISTS[main.kind]} in the others",
         feature=profile.key,
         evidence=[
@@ -88,7 +88,7 @@ def mixed(case: Case, profile: KeyProfile, tensorflow_error: str | None = None) 
         likely="these files came from another pipeline than the others"
         if by_file
         else "the writer took the kind from each value instead of from a schema",
-        do=f"write `{profile.key}` as {LISTS[main.kind]} in every record: {how}",
+        do=f"write {named(profile.key)} as {LISTS[main.kind]} in every record: {how}",
         tensorflow_error=tensorflow_error,
     )
 
@@ -99,7 +99,7 @@ def float_labels(case: Case, key: str, stored: Stored, tensorflow_error: str | N
         "H814",
         "warning" if tensorflow_error is None else "error",
         stored.tally,
-        title=f"`{key}` holds whole numbers and is stored as floats",
+        title=f"{named(key)} holds whole numbers and is stored as floats",
         feature=key,
         evidence=[
             f"float_list; every one of {count(stored.values, 'value')} is whole, "
@@ -107,7 +107,7 @@ def float_labels(case: Case, key: str, stored: Stored, tensorflow_error: str | N
         ],
         ruled_out=["no sign of a regression target: no value has a fraction"] if means_label(key) else [],
         likely="the column was float when it was written, as pandas makes of ints beside missing values",
-        do=f"write `{key}` with int64_list: int(value); or read tf.float32 and cast with tf.cast(x, tf.int64)",
+        do=f"write {named(key)} with int64_list: int(value); or read tf.float32 and cast with tf.cast(x, tf.int64)",
         tensorflow_error=tensorflow_error,
     )
 
@@ -118,11 +118,11 @@ def float_dims(case: Case, key: str, stored: Stored, tensorflow_error: str | Non
         "H815",
         "warning" if tensorflow_error is None else "error",
         stored.tally,
-        title=f"`{key}` is a size and is stored as a float",
+        title=f"{named(key)} is a size and is stored as a float",
         feature=key,
         evidence=[f"float_list; values such as {stored.low:.1f}, all whole"],
         likely="height and width went through a float, as after a division or in a data frame",
-        do=f"write `{key}` with int64_list: int(value); or read tf.float32 and cast with tf.cast(x, tf.int64)",
+        do=f"write {named(key)} with int64_list: int(value); or read tf.float32 and cast with tf.cast(x, tf.int64)",
         tensorflow_error=tensorflow_error,
     )
 
@@ -133,14 +133,14 @@ def number_texts(case: Case, key: str, stored: Stored, tensorflow_error: str | N
         "H817",
         "warning" if tensorflow_error is None else "error",
         stored.tally,
-        title=f"`{key}` holds numbers that are stored as text",
+        title=f"{named(key)} holds numbers that are stored as text",
         feature=key,
         evidence=[
             f"bytes_list; every one of {count(stored.values, 'value')} is a number: {some(_texts(stored))}"
         ],
         ruled_out=["not raw bytes: all of them are digits that people read"],
         likely="the values were read from a CSV or a JSON file and not converted",
-        do=f"write int(value) or float(value) to `{key}`; or read tf.string and use tf.strings.to_number",
+        do=f"write int(value) or float(value) to {named(key)}; or read tf.string and use tf.strings.to_number",
         tensorflow_error=tensorflow_error,
     )
 
@@ -154,7 +154,7 @@ def text_for_numbers(
         "H818",
         "error",
         stored.tally,
-        title=f"`{key}` is stored as text, and {wanted} is read",
+        title=f"{named(key)} is stored as text, and {wanted} is read",
         feature=key,
         evidence=[
             f"bytes_list: {some(names)}" if names else f"bytes_list of {count(stored.values, 'value')}",
@@ -162,7 +162,7 @@ def text_for_numbers(
         ],
         ruled_out=["not numbers written as text: some values are none"],
         likely="the label was written by its name, not by its number" if means_label(key) else None,
-        do=f"write the number of the class to `{key}`, or read tf.string and look the number up",
+        do=f"write the number of the class to {named(key)}, or read tf.string and look the number up",
         tensorflow_error=tensorflow_error,
     )
 
@@ -173,7 +173,7 @@ def ints_for_floats(case: Case, key: str, stored: Stored, tensorflow_error: str 
         "H816",
         "error",
         stored.tally,
-        title=f"`{key}` is stored as ints, and floats are read",
+        title=f"{named(key)} is stored as ints, and floats are read",
         feature=key,
         evidence=[
             f"int64_list; {count(stored.values, 'value')} from {number(stored.low)} to {number(stored.high)}"
@@ -182,15 +182,15 @@ def ints_for_floats(case: Case, key: str, stored: Stored, tensorflow_error: str 
         ],
         ruled_out=["not damage: the lists are whole, and TensorFlow converts no kinds"],
         likely="the values happened to be whole when the writer looked at their type",
-        do=f"read `{key}` as tf.int64 and cast with tf.cast(x, tf.float32); or write float(value)",
+        do=f"read {named(key)} as tf.int64 and cast with tf.cast(x, tf.float32); or write float(value)",
         tensorflow_error=tensorflow_error,
     )
 
 
 def without_kind(case: Case, profile: KeyProfile, tensorflow_error: str | None = None) -> Iterator[Diagnosis]:
     """A key that is named, and holds nothing: what None becomes."""
-    named = names_without_kind(profile.holes.places, profile.key)
-    if not named:
+    unset = names_without_kind(profile.holes.places, profile.key)
+    if not unset:
         return
     records = profile.records + profile.holes.records
     yield case.diagnosis(
@@ -198,10 +198,10 @@ def without_kind(case: Case, profile: KeyProfile, tensorflow_error: str | None =
         # Some writers mark every hole so, and mean it; a label without a value is a slip.
         "error" if tensorflow_error is not None else "warning" if means_label(profile.key) else "note",
         profile.holes,
-        title=f"`{profile.key}` is written without a value",
+        title=f"{named(profile.key)} is written without a value",
         feature=profile.key,
         evidence=[
-            f"record {named[0].record:,} names the key and stores no list under it: neither ints, floats nor bytes",
+            f"record {unset[0].record:,} names the key and stores no list under it: neither ints, floats nor bytes",
             f"no value under the key in {profile.holes.records:,} of {count(records, 'record')}",
         ],
         ruled_out=[
@@ -209,7 +209,7 @@ def without_kind(case: Case, profile: KeyProfile, tensorflow_error: str | None =
             "not damage: the checksum of the record agrees",
         ],
         likely="the value was None when the Feature was made",
-        do=f"leave `{profile.key}` out where there is no value, and read it with a default_value; or write a value",
+        do=f"leave {named(profile.key)} out where it has no value, and read it with a default_value",
         tensorflow_error=tensorflow_error,
         agree=False,
     )

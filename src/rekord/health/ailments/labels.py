@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rekord.health.ailments.case import Case, tally_of
 from rekord.health.ailments.kinds import words_of
 from rekord.health.ailments.profile import MOST_PLACES, Stored, Tally
-from rekord.health.ailments.words import count, number, some
+from rekord.health.ailments.words import count, named, number, some
 from rekord.health.diagnosis import Diagnosis
 from rekord.schema import Label, Mask
 
@@ -44,7 +44,7 @@ def _against_classes(case: Case, key: str, classes: int, stored: Stored) -> Iter
             "H830",
             "error",
             stored.tally,
-            title=f"`{key}` counts its classes from 1, and the schema from 0",
+            title=f"{named(key)} counts its classes from 1, and the schema from 0",
             feature=key,
             evidence=[
                 f"values from {low:,} to {high:,}, and classes from 0 to {classes - 1:,}",
@@ -55,7 +55,7 @@ def _against_classes(case: Case, key: str, classes: int, stored: Stored) -> Iter
             ],
             ruled_out=["not one class too many: the lowest id is missing where the highest is too high"],
             likely="the ids come from a label map, in which 0 is the background",
-            do=f"write id - 1 to `{key}`; or declare {classes + 1:,} classes, the first of them `background`",
+            do=f"write id - 1 to {named(key)}; or declare {classes + 1:,} classes, the first of them `background`",
             agree=False,
         )
     elif found is not None and found.get(_IGNORE) and classes <= _IGNORE:
@@ -65,14 +65,14 @@ def _against_classes(case: Case, key: str, classes: int, stored: Stored) -> Iter
                 "H831",
                 "error",
                 _of_findings(case, "H752", key) or stored.tally,
-                title=f"`{key}` has the value 255, and the schema has no class 255",
+                title=f"{named(key)} has the value 255, and the schema has no class 255",
                 feature=key,
                 evidence=[
                     f"{count(found[_IGNORE], 'value')} are 255; all others are from 0 to {max(rest, default=0):,}"
                 ],
                 ruled_out=["not labels of other classes: 255 is the only one beyond the schema"],
                 likely="255 marks what is not to be counted, as in masks",
-                do=f"leave these records out of the loss, or write `{key}` without them",
+                do=f"leave these records out of the loss, or write {named(key)} without them",
                 agree=False,
             )
 
@@ -83,7 +83,7 @@ def _from_zero(case: Case, key: str, stored: Stored) -> Diagnosis:
         "H830",
         "warning",
         _of_findings(case, "H774", key) or stored.tally,
-        title=f"`{key}` counts its classes from 0, and TFOD from 1",
+        title=f"{named(key)} counts its classes from 0, and TFOD from 1",
         feature=key,
         evidence=[
             f"values from 0 to {number(stored.high)}"
@@ -91,7 +91,7 @@ def _from_zero(case: Case, key: str, stored: Stored) -> Diagnosis:
         ],
         ruled_out=["not missing labels: every box has one"],
         likely="the ids are places in a list of names; a label map gives 0 to the background",
-        do=f"write id + 1 to `{key}`, and ids from 1 in label_map.pbtxt",
+        do=f"write id + 1 to {named(key)}, and ids from 1 in label_map.pbtxt",
         agree=False,
     )
 
@@ -126,9 +126,9 @@ def _names(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
         "H832",
         "warning",
         tally,
-        title=f"names in `{key}` differ only by white space or case"
+        title=f"names in {named(key)} differ only by white space or case"
         if twice
-        else f"names in `{key}` begin or end with white space",
+        else f"names in {named(key)} begin or end with white space",
         feature=key,
         evidence=[
             f"{some(pair)}" + (" would be different classes" if twice else " is not what a label map says"),
@@ -136,7 +136,7 @@ def _names(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
         ],
         ruled_out=["not different classes: folded, the names are equal"] if twice else [],
         likely="the names come from lines of a text file or from people's typing",
-        do=f"write name.strip() to `{key}`" + (", in one case" if any(map(_by_case, twice)) else ""),
+        do=f"write name.strip() to {named(key)}" + (", in one case" if any(map(_by_case, twice)) else ""),
         agree=False,
     )
 
@@ -158,7 +158,7 @@ def _ignore_in_masks(case: Case, key: str, mask: Mask) -> Iterator[Diagnosis]:
         "H831",
         "error",
         tally,
-        title=f"`{key}` has pixels of 255, and 255 is not declared as ignore",
+        title=f"{named(key)} has pixels of 255, and 255 is not declared as ignore",
         feature=key,
         evidence=[
             f"{groups[0].first[0].found}",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rekord.health.ailments.case import Case, Group, tally_of
 from rekord.health.ailments.profile import Tally
 from rekord.health.ailments.unset import payload_at
-from rekord.health.ailments.words import count, joined
+from rekord.health.ailments.words import count, joined, named
 from rekord.health.diagnosis import Diagnosis, Place
 from rekord.health.tf_parse import predicted_payload_error
 from rekord.schema.spec import SequenceSpec
@@ -108,7 +108,7 @@ def _parsing(case: Case, tally: Tally) -> str | None:
 def _form(case: Case, code: str, form: str, groups: list[Group]) -> Diagnosis:
     tally = tally_of(groups)
     names = list(
-        dict.fromkeys(f"`{each.feature}`" for group in groups for each in group.first if each.feature)
+        dict.fromkeys(f"{named(each.feature)}" for group in groups for each in group.first if each.feature)
     )
     return case.diagnosis(
         "H812",

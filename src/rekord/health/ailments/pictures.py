@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rekord.health.ailments.case import Case, Group, tally_of
+from rekord.health.ailments.words import named
 from rekord.health.diagnosis import Diagnosis
 
 
@@ -22,7 +23,7 @@ def diagnose(case: Case) -> Iterator[Diagnosis]:
             "H829",
             "error",
             tally,
-            title=f"the masks of `{key}` are stored as {found}",
+            title=f"the masks of {named(key)} are stored as {found}",
             feature=key,
             evidence=[first.message.partition(": ")[2] or first.message, f"expected {first.expected}"],
             ruled_out=["not damage: the pictures are whole"],

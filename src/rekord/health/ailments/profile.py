@@ -19,12 +19,30 @@ MOST_PLACES = 3
 MOST_DISTINCT = 1024
 """So many different values of a key are kept apart; beyond that nobody meant classes."""
 
+MOST_KEYS = 2000
+"""So many keys are looked at; where there are more, they are data and not names."""
+
 MOST_LENGTHS = 64
 MOST_SAMPLES = 8
 _SAMPLE_BYTES = 4 << 20
+_ALL_SAMPLES_BYTES = 128 << 20
 _SHORT_BYTES = 60
 
 Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Room:
+    """How many bytes of samples may still be kept, for all keys together."""
+
+    left_bytes: int = _ALL_SAMPLES_BYTES
+
+    def takes(self, n_bytes: int) -> bool:
+        """Whether a sample of this size may be kept; it is counted then."""
+        if n_bytes > min(_SAMPLE_BYTES, self.left_bytes):
+            return False
+        self.left_bytes -= n_bytes
+        return True
 
 
 @dataclass(slots=True)
@@ -86,6 +104,7 @@ class Stored:
     """What records hold under one key as lists of one kind."""
 
     kind: Kind
+    room: Room
     tally: Tally = field(default_factory=Tally)
     lists: int = 0  # one a record, or one a step
     values: int = 0
@@ -151,7 +170,8 @@ class Stored:
         if len(good):
             self.low = min(self.low, float(good.min()))
             self.high = max(self.high, float(good.max()))
-        whole = finite & (np.rint(values) == values)
+        with np.errstate(invalid="ignore"):  # a NaN that signals is data too
+            whole = finite & (np.rint(values) == values)
         if not whole.any():
             return
         if column.offsets is None:
@@ -166,7 +186,7 @@ class Stored:
     def _sample_numbers(self, batch: KeyedBatch, column: KeyColumn, present: Ints, rows: Ints) -> None:
         for row in present[: MOST_SAMPLES - len(self.samples)].tolist():
             value = column.value(row)
-            if value.nbytes <= 2 * _SAMPLE_BYTES:
+            if self.room.takes(value.nbytes):
                 # A copy: a view would keep the whole batch.
                 self.samples.append((place_of(batch, int(rows[row])), value.copy()))
 
@@ -190,7 +210,7 @@ class Stored:
         owners = column.owners
         for at in own[: MOST_SAMPLES - len(self.samples)].tolist():
             value = column.values.bytes(at)
-            if len(value) <= _SAMPLE_BYTES:
+            if self.room.takes(len(value)):
                 self.samples.append((place_of(batch, int(rows[owners[at]])), value))
         if self.texts is None and not self.numeric:
             return
@@ -243,33 +263,39 @@ class Profile:
         self.steps: dict[str, KeyProfile] = {}
         self.records = 0
         self.payload_bytes = 0
+        self._room = Room()
 
     def see(self, batch: KeyedBatch) -> None:
         """Take a batch in."""
         rows = np.arange(len(batch))
         for key, column in batch.context.items():
-            profile = self.keys.get(key)
+            profile = _profile(self.keys, key, step=False)
             if profile is None:
-                profile = self.keys[key] = KeyProfile(key)
+                continue
             self._add(profile, batch, column, rows)
             if column.valid is not None:
                 profile.holes.add(batch, ~column.valid)
         for key, lists in batch.steps.items():
-            profile = self.steps.get(key)
-            if profile is None:
-                profile = self.steps[key] = KeyProfile(key, step=True)
-            self._add(profile, batch, lists.steps, np.repeat(rows, np.diff(lists.offsets)))
+            profile = _profile(self.steps, key, step=True)
+            if profile is not None:
+                self._add(profile, batch, lists.steps, np.repeat(rows, np.diff(lists.offsets)))
         self.records += len(batch)
         self.payload_bytes += int(batch.payload_bytes.sum())
 
-    @staticmethod
-    def _add(profile: KeyProfile, batch: KeyedBatch, column: KeyColumn, rows: Ints) -> None:
+    def _add(self, profile: KeyProfile, batch: KeyedBatch, column: KeyColumn, rows: Ints) -> None:
         if column.present == 0:
             return
         stored = profile.kinds.get(column.kind)
         if stored is None:
-            stored = profile.kinds[column.kind] = Stored(column.kind)
+            stored = profile.kinds[column.kind] = Stored(column.kind, self._room)
         stored.add(batch, column, rows)
+
+
+def _profile(profiles: dict[str, KeyProfile], key: str, *, step: bool) -> KeyProfile | None:
+    """The profile of a key, a new one where there is none yet; None where there are too many keys."""
+    if key not in profiles and len(profiles) < MOST_KEYS:
+        profiles[key] = KeyProfile(key, step)
+    return profiles.get(key)
 
 
 def place_of(batch: KeyedBatch, row: int) -> Place:

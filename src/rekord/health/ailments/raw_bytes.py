@@ -13,7 +13,7 @@ from rekord.health.ailments.kinds import words_of
 from rekord.health.ailments.look_at_bytes import begins_as_picture, bytes_say, is_text
 from rekord.health.ailments.profile import Stored
 from rekord.health.ailments.raw_shapes import Shape, Sized
-from rekord.health.ailments.words import byte_size, count, joined, number
+from rekord.health.ailments.words import byte_size, count, joined, named, number
 from rekord.health.diagnosis import Diagnosis
 from rekord.health.tf_stages import reshape_error
 from rekord.schema import Tensor
@@ -72,7 +72,7 @@ def _declared(case: Case, key: str, tensor: Tensor, stored: Stored) -> Iterator[
             "H825",
             "error",
             tally,
-            title=f"`{key}` is declared as {name}, and its bytes are {dtype}",
+            title=f"{named(key)} is declared as {name}, and its bytes are {dtype}",
             feature=key,
             evidence=[
                 *evidence,
@@ -90,7 +90,7 @@ def _declared(case: Case, key: str, tensor: Tensor, stored: Stored) -> Iterator[
         "H826",
         "error",
         tally,
-        title=f"`{key}` has another shape than {list(shape)}",
+        title=f"{named(key)} has another shape than {list(shape)}",
         feature=key,
         evidence=evidence,
         ruled_out=["not another dtype: no size of 1, 2, 4 or 8 bytes gives this number of elements"],
@@ -116,7 +116,7 @@ def _raw(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
             "H835",
             "note",
             stored.tally,
-            title=f"`{key}` holds raw float64 bytes",
+            title=f"{named(key)} holds raw float64 bytes",
             feature=key,
             evidence=[
                 f"in groups of 8 the bytes of {count(len(samples), 'sample')} are numbers of ordinary size",
@@ -144,7 +144,7 @@ def _base64(case: Case, key: str, sized: Sized) -> Iterator[Diagnosis]:
         "H826",
         "warning",
         tally,
-        title=f"`{key}` is text: its pixels were encoded with base64",
+        title=f"{named(key)} is text: its pixels were encoded with base64",
         feature=key,
         evidence=[
             f"{count(size, 'byte')} of letters and digits, 4 for each 3 of {shape} pixels",
@@ -152,7 +152,7 @@ def _base64(case: Case, key: str, sized: Sized) -> Iterator[Diagnosis]:
         ],
         ruled_out=["not another dtype: no pixel is outside of the letters of base64"],
         likely="the bytes were made fit for JSON, and stored like that",
-        do=f"tf.io.decode_base64 when reading, or write the bytes themselves to `{key}`",
+        do=f"tf.io.decode_base64 when reading, or write the bytes themselves to {named(key)}",
         agree=False,
     )
 
@@ -164,7 +164,7 @@ def _as_base64(n_bytes: int) -> int:
 def _beside(case: Case, key: str, stored: Stored, sized: Sized) -> Iterator[Diagnosis]:
     channels = (1,) if sized.deep else (1, 3, 4)
     sample = next((value for _, value in stored.samples), b"")
-    said = joined([f"`{each}`" for each in sized.keys], "and")
+    said = joined([f"{named(each)}" for each in sized.keys], "and")
     for ratio, tally in sorted(sized.ratios.items()):
         item = _item_bytes(int(ratio), sized, sample)
         if item == 1 and ratio in channels:
@@ -178,7 +178,7 @@ def _beside(case: Case, key: str, stored: Stored, sized: Sized) -> Iterator[Diag
             "H825",
             "warning",
             tally,
-            title=f"`{key}` has {item} bytes for each value: its bytes are {dtype}, not uint8",
+            title=f"{named(key)} has {item} bytes for each value: its bytes are {dtype}, not uint8",
             feature=key,
             evidence=[
                 f"{said} say {shape}: {int(pixels):,} values, and {int(pixels * ratio):,} bytes are stored"
@@ -203,7 +203,7 @@ def _beside(case: Case, key: str, stored: Stored, sized: Sized) -> Iterator[Diag
             "H826",
             "warning",
             sized.odd,
-            title=f"the bytes of `{key}` do not fit the size that is said of them",
+            title=f"the bytes of {named(key)} do not fit the size that is said of them",
             feature=key,
             evidence=[f"{said} say {shape}; {count(size, 'byte')} are stored (record {place.record:,})"],
             ruled_out=[
@@ -270,7 +270,7 @@ def list_picture(
         "H827",
         "warning" if tensorflow_error is None else "error",
         stored.tally,
-        title=f"`{key}` is an image that is stored as a list of {listed}",
+        title=f"{named(key)} is an image that is stored as a list of {listed}",
         feature=key,
         evidence=[
             layout.says,
@@ -279,7 +279,7 @@ def list_picture(
         ],
         ruled_out=["not ragged data: the number of values is height × width × channels"],
         likely="the array was flattened and passed to a list of numbers",
-        do=f"store the file's own JPEG or PNG bytes in `{key}`; or tf.io.encode_png(array).numpy()",
+        do=f"store the file's own JPEG or PNG bytes in {named(key)}; or tf.io.encode_png(array).numpy()",
         tensorflow_error=tensorflow_error,
     )
 
@@ -298,7 +298,7 @@ def string_picture(
         "H828",
         "warning" if tensorflow_error is None else "error",
         stored.tally,
-        title=f"`{key}` is stored as one string for each byte",
+        title=f"{named(key)} is stored as one string for each byte",
         feature=key,
         evidence=[
             f"up to {count(stored.most, 'string')} of one byte in a record",
@@ -307,7 +307,7 @@ def string_picture(
         ],
         ruled_out=["not text: no string has more than one byte"],
         likely="bytes were iterated: bytes_list=BytesList(value=data) instead of value=[data]",
-        do=f"BytesList(value=[data]) for `{key}`: one string in a list",
+        do=f"BytesList(value=[data]) for {named(key)}: one string in a list",
         tensorflow_error=tensorflow_error,
     )
 
@@ -320,7 +320,7 @@ def _layout(case: Case, key: str, stored: Stored) -> Layout | None:
         if set(sized.ratios) <= set(allowed):
             _, shape, _ = sized.shapes[0]
             if shape.height * shape.width >= _SMALLEST_PIXELS:
-                said = joined([f"`{each}`" for each in sized.keys], "and")
+                said = joined([f"{named(each)}" for each in sized.keys], "and")
                 depth = shape.channels or int(next(iter(sized.ratios)))
                 says = f"{said} say {shape}, and there are as many values"
                 return Layout(shape.height, shape.width, depth, says)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from rekord.health.ailments.profile import MOST_SAMPLES, Tally, packed, place_of
+from rekord.health.ailments.profile import MOST_KEYS, MOST_SAMPLES, Tally, packed, place_of
 from rekord.health.diagnosis import Place
 from rekord.health.keyed import KeyColumn, KeyedBatch, Kind
 
@@ -66,14 +66,18 @@ class RawShapes:
             if sizes is None or any(dim is None for dim in dims):
                 continue
             known = self.sized.get(key)
+            if known is None and len(self.sized) >= MOST_KEYS:
+                continue
             if known is None or known.kind != column.kind:
                 known = self.sized[key] = Sized(column.kind, keys)
             self._compare(known, batch, sizes, [dim for dim in dims if dim is not None])
 
     @staticmethod
     def _compare(known: Sized, batch: KeyedBatch, sizes: Floats, dims: list[Floats]) -> None:
-        pixels = np.prod(dims, axis=0)
-        usable = (pixels > 0) & (pixels < _MOST_PIXELS) & (sizes > 0)
+        with np.errstate(all="ignore"):
+            pixels = np.prod(dims, axis=0)
+            sound = np.all([(dim >= 1) & (dim == np.rint(dim)) for dim in dims], axis=0)
+        usable = sound & (pixels < _MOST_PIXELS) & (sizes > 0)
         ratios = np.divide(sizes, pixels, out=np.full(len(batch), -1.0), where=usable)
         whole = usable & (ratios == np.rint(ratios)) & (ratios <= 64)
         for ratio in np.unique(ratios[whole])[:_MOST_RATIOS].tolist():

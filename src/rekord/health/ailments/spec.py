@@ -9,7 +9,7 @@ from rekord.health.ailments import kinds, raw_bytes
 from rekord.health.ailments.case import Case
 from rekord.health.ailments.profile import KeyProfile, Stored
 from rekord.health.ailments.spec_look import SpecLook, Verdict
-from rekord.health.ailments.words import count
+from rekord.health.ailments.words import count, named, written
 from rekord.health.diagnosis import Diagnosis, Parsed
 from rekord.schema.refuse import near_miss
 from rekord.schema.spec import (
@@ -118,7 +118,7 @@ def _diagnosis(case: Case, verdict: Verdict) -> Diagnosis:
         return _wrong_kind(case, verdict, stored)
     if isinstance(verdict.feature, FixedLen):
         return _wrong_count(case, verdict, verdict.feature, stored)
-    return _other(case, verdict, f"`{verdict.name}` does not fit its feature of the spec", stored)
+    return _other(case, verdict, f"{named(verdict.name)} does not fit its feature of the spec", stored)
 
 
 def _missing(case: Case, verdict: Verdict, profile: KeyProfile | None) -> Diagnosis:
@@ -134,19 +134,21 @@ def _missing(case: Case, verdict: Verdict, profile: KeyProfile | None) -> Diagno
         "H823",
         "error",
         verdict.bad,
-        title=f"`{name}` is read, and "
+        title=f"{named(name)} is read, and "
         + ("no record has it" if never else f"{count(verdict.bad.records, 'record')} do not have it"),
         feature=name,
         evidence=[
-            f"the records have {count(keys, 'key')}, and `{meant}` among them" if meant else None,
+            f"the records have {count(keys, 'key')}, and {named(meant)} among them" if meant else None,
             f"{count(keys, 'key')} in the records, none of them named like it"
             if never and not meant
             else None,
             f"{count(profile.records, 'record')} have it" if profile is not None and not never else None,
         ],
         ruled_out=["not damage: the records without it are intact"],
-        likely=f"`{meant}` is meant" if meant else None,
-        do=f'read "{meant}" instead' if meant else _mend(case, verdict, f"write `{name}` into every record"),
+        likely=f"{named(meant)} is meant" if meant else None,
+        do=f"read {written(meant)} instead"
+        if meant
+        else _mend(case, verdict, f"write {named(name)} into every record"),
         tensorflow_error=verdict.error,
         agree=not never,
     )
@@ -169,7 +171,7 @@ def _wrong_kind(case: Case, verdict: Verdict, stored: Stored) -> Diagnosis:
         return picture
     reads = {"int64": "ints", "float32": "floats", "string": "bytes"}[dtype]
     are = {"int64": "ints", "float": "floats", "bytes": "bytes"}[stored.kind]
-    return _other(case, verdict, f"`{key}` is stored as {are}, and {reads} are read", stored)
+    return _other(case, verdict, f"{named(key)} is stored as {are}, and {reads} are read", stored)
 
 
 def _wrong_count(case: Case, verdict: Verdict, feature: FixedLen, stored: Stored) -> Diagnosis:
@@ -187,7 +189,7 @@ def _wrong_count(case: Case, verdict: Verdict, feature: FixedLen, stored: Stored
             "H821",
             "error",
             verdict.bad,
-            title=f"`{key}` has {has} in every record, and {reads} "
+            title=f"{named(key)} has {has} in every record, and {reads} "
             + ("is" if expected == 1 else "are")
             + " read",
             feature=key,
@@ -206,7 +208,7 @@ def _wrong_count(case: Case, verdict: Verdict, feature: FixedLen, stored: Stored
         "H822",
         "error",
         verdict.bad,
-        title=f"`{key}` has from {stored.fewest:,} to {stored.most:,} values, and {reads} "
+        title=f"{named(key)} has from {stored.fewest:,} to {stored.most:,} values, and {reads} "
         + ("is" if expected == 1 else "are")
         + " read",
         feature=key,
@@ -227,7 +229,7 @@ def _right_kind(feature: SpecFeature) -> str:
 
 def _mend(case: Case, verdict: Verdict, otherwise: str) -> str:
     works = _works(case, verdict)
-    return otherwise if works is None else f'"{verdict.name}": {feature_source(works)}'
+    return otherwise if works is None else f"{written(verdict.name)}: {feature_source(works)}"
 
 
 def _other(case: Case, verdict: Verdict, title: str, stored: Stored) -> Diagnosis:
@@ -241,7 +243,7 @@ def _other(case: Case, verdict: Verdict, title: str, stored: Stored) -> Diagnosi
             f"{kinds.LISTS[stored.kind]} with {count(stored.most, 'value')} at most in a record",
             f"the spec asks for {feature_source(verdict.feature)}",
         ],
-        do=_mend(case, verdict, f"change what the spec says of `{verdict.name}`"),
+        do=_mend(case, verdict, f"change what the spec says of {named(verdict.name)}"),
         tensorflow_error=verdict.error,
         agree=False,
     )

@@ -30,6 +30,16 @@ def number(value: float) -> str:
     return f"{int(value):,}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.6g}"
 
 
+def named(key: str) -> str:
+    """A key as it may stand in a sentence: between backticks, and cut."""
+    return f"`{key if len(key) <= _SHOWN_CHARACTERS else key[: _SHOWN_CHARACTERS - 1] + '…'}`"
+
+
+def written(key: str) -> str:
+    """A key as Python text, and cut."""
+    return f'"{named(key)[1:-1]}"'
+
+
 def some(values: Iterable[object], most: int = 4) -> str:
     """The first few of some values, cut to what a message may show."""
     shown: list[str] = []

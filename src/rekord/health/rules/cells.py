@@ -48,6 +48,26 @@ class Cells:
         cells, first = np.unique(owners, return_index=True)
         return dict(zip(cells.tolist(), at[first].tolist(), strict=True))
 
+    def steps_of_rows(self) -> Ints:
+        """How many steps each row of the batch has."""
+        assert self.lists is not None
+        return np.diff(self.lists)
+
+    def without(self, rows: Mask) -> Cells:
+        """The same cells but for the steps of some rows, which then have none."""
+        assert self.lists is not None
+        steps = np.where(rows, 0, self.steps_of_rows())
+        kept = np.repeat(~rows, self.steps_of_rows())
+        counts = np.diff(begins(self.column))
+        values = self.column.values
+        if isinstance(values, np.ndarray):
+            values = values[np.repeat(kept, counts)]
+        else:
+            flags = np.repeat(kept, counts).tolist()
+            values = _core.strings([values.bytes(place) for place, flag in enumerate(flags) if flag])
+        column = KeyColumn(self.column.kind, values, _ends(counts[kept]), None)
+        return Cells(column, _ends(steps))
+
     def begin(self, cell: int) -> int:
         """Where the values of a cell begin among all values."""
         return cell if self.column.offsets is None else int(self.column.offsets[cell])
@@ -67,6 +87,10 @@ def there(column: KeyColumn | None, rows: int) -> Mask:
 def begins(column: KeyColumn) -> Ints:
     """Where the values of each row begin and end, also where the column does without saying it."""
     return np.arange(len(column) + 1, dtype=np.int64) if column.offsets is None else column.offsets
+
+
+def _ends(counts: Ints) -> Ints:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 
 def packed(values: _core.StringColumn) -> tuple[Ints, Array]:

@@ -192,7 +192,7 @@ def _note(seen: KeySeen, batch: KeyedBatch, key: str, cells: Cells, *, step: boo
         return
     seen.present += int(np.count_nonzero(records_with(batch, key, step=step)))
     seen.rows += column.present
-    seen.kinds[column.kind] += column.present
+    seen.kinds[column.kind] += column.present if has_kind(cells) else 0
     for count, rows in zip(
         *np.unique(column.counts[there(column, len(column))], return_counts=True), strict=True
     ):
@@ -200,6 +200,11 @@ def _note(seen: KeySeen, batch: KeyedBatch, key: str, cells: Cells, *, step: boo
             seen.counts[int(count)] += int(rows)
     if isinstance(column.values, _core.StringColumn):
         _look(seen, cells)
+
+
+def has_kind(cells: Cells) -> bool:
+    """Whether the kind of these cells is one that their records have: steps of which none has a value have none."""
+    return cells.lists is None or len(cells.column.values) > 0
 
 
 def _look(seen: KeySeen, cells: Cells) -> None:
@@ -221,7 +226,7 @@ def _kinds(own: Mapping[Place, KeySeen], others: Iterable[SetSeen]) -> dict[Plac
         if both and len(both) >= _ALIKE * len(own.keys() | other.keys.keys()):
             for place in both:
                 counted[place].update(other.keys[place].kinds)
-    return {place: kinds.most_common(1)[0][0] for place, kinds in counted.items() if kinds}
+    return {place: kinds.most_common(1)[0][0] for place, kinds in counted.items() if kinds.total()}
 
 
 def places(batch: KeyedBatch) -> list[Place]:

@@ -126,14 +126,16 @@ class SchemaRule:
         parts: list[Cells] = []
         for key in column.keys:
             cells = Cells.of(batch, key.key, step=column.step)
-            if cells is None or not cells.column.present:
+            if cells is None or not (column.step or cells.column.present):
                 continue
-            if cells.column.kind != key.kind:
+            if cells.column.kind != key.kind and (len(cells.column.values) or not column.step):
                 rows = cells.records(np.flatnonzero(there(cells.column, len(cells.column))))
                 yield from self._tell(batch, column, key, cells, rows, "D403", words.wrong_kind)
                 continue
             parts.append(cells)
             yield from self._counts(column, key, batch, cells)
+            if cells.column.kind != key.kind:
+                continue  # steps of which none has a value have no kind either
             for code, severity, marks in values.judged(column, key, cells, tfds=self._tfds):
                 yield from self._values(batch, column, key, cells, marks, code, severity)
         if len(column.keys) > 1 and len(parts) == len(column.keys):
@@ -170,18 +172,35 @@ class SchemaRule:
             self._once.tell(batch, list(rows), code, severity, column.name, say)
 
     def _together(self, column: ExpectedColumn, batch: KeyedBatch, parts: list[Cells]) -> Iterator[Finding]:
-        """The keys of one column agree about how many values there are."""
+        """The keys of one column agree about how many values there are, step by step where there are steps."""
+        if column.step:
+            steps = [part.steps_of_rows() for part in parts]
+            uneven = np.logical_or.reduce([each != steps[0] for each in steps])
+            if uneven.any():
+                rows = np.flatnonzero(uneven).tolist()
+                yield from self._repeated.tell(
+                    batch,
+                    rows,
+                    "D407",
+                    "error",
+                    column.name,
+                    lambda row: words.uneven_steps(column, steps, row),
+                )
+                parts = [part.without(uneven) for part in parts]
+            if not len(parts[0].column):
+                return
         here = np.logical_and.reduce([there(part.column, len(part.column)) for part in parts])
-        if len({len(part.column) for part in parts}) > 1:
-            return  # steps that some lists have and others do not
         together = values.partitions if getattr(column.feature, "partitions", ()) else values.lengths
         wrong, say_parts = together(column, parts)
-        rows = parts[0].records(np.flatnonzero(wrong & here))
-
-        def say(row: int) -> dict[str, Any]:
-            return words.apart(column, *say_parts(rows[row]))
-
-        yield from self._repeated.tell(batch, rows, "D407", "error", column.name, say)
+        found = parts[0].records(np.flatnonzero(wrong & here))
+        yield from self._repeated.tell(
+            batch,
+            found,
+            "D407",
+            "error",
+            column.name,
+            lambda row: words.apart(column, *say_parts(found[row])),
+        )
 
     def _tell(
         self,

@@ -17,6 +17,7 @@ from rekord.health.rules.majority import (
     NEARLY_ALL,
     Learnt,
     Place,
+    has_kind,
     places,
     records_with,
 )
@@ -72,7 +73,7 @@ class MajorityRule:
             if cells is None or not cells.column.present:
                 continue
             usual = self._kinds.get(place)
-            if usual is not None and cells.column.kind != usual:
+            if usual is not None and cells.column.kind != usual and has_kind(cells):
                 yield from self._other_kind(batch, place, cells, usual)
                 continue
             self._other_count(batch, place, cells)

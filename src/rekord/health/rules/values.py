@@ -154,16 +154,17 @@ def partitions(column: ExpectedColumn, parts: list[Cells]) -> tuple[Mask, Says]:
     wrong = np.zeros(len(parts[0].column), np.bool_)
     for part in reversed(parts[1:]):
         found = part.column
+        told = found.values if isinstance(found.values, np.ndarray) else np.zeros(0, np.int64)
         # Beyond what there is, a length is a lie, and their sum might not fit a number.
-        lies = (found.values < 0) | (found.values > (held.max() if len(held) else 0))
+        lies = (told < 0) | (told > (held.max() if len(held) else 0))
         places = begins(found)
-        sums = np.diff(np.concatenate([[0], np.cumsum(np.where(lies, 0, found.values))])[places])
+        sums = np.diff(np.concatenate([[0], np.cumsum(np.where(lies, 0, told))])[places])
         lied = np.diff(np.concatenate([[0], np.cumsum(lies)])[places]) > 0
         bad = (sums != held) | lied
         for cell in np.flatnonzero(bad & ~wrong).tolist():
             blame[cell] = (
                 f"row lengths that sum to {held[cell]:,}",
-                _few(found.values[places[cell] : places[cell + 1]]),
+                _few(told[places[cell] : places[cell + 1]]),
             )
         wrong |= bad
         held = found.counts

@@ -124,6 +124,13 @@ def apart(column: ExpectedColumn, expected: str, found: str) -> Said:
     }
 
 
+def uneven_steps(column: ExpectedColumn, steps: list[Any], row: int) -> Said:
+    """The lists of one column have different numbers of steps."""
+    other = next(place for place, counts in enumerate(steps) if counts[row] != steps[0][row])
+    wanted = f"{steps[0][row]:,} steps under {named(column.keys[other].key)}"
+    return apart(column, f"{wanted}, as under {named(column.keys[0].key)}", f"{steps[other][row]:,} steps")
+
+
 # Values.
 
 

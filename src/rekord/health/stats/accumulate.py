@@ -26,7 +26,8 @@ MOST_FEATURES = 10_000
 _MOST_NAMED = 10_000  # of the keys that are left out
 _PENDING_ROWS = 1 << 16
 _PENDING_BYTES = 32 << 20
-"""Batches are gathered until they have so many rows or bytes: each call of NumPy costs as much as many values."""
+_PENDING_COLUMNS = 1 << 15
+"""Batches are gathered until they have so many rows, bytes or columns: a call costs NumPy as much as many values."""
 
 _IDLE_BYTES = 64 << 20
 _DTYPES: dict[Kind, npt.DTypeLike] = {"int64": np.int64, "float": np.float32}
@@ -38,10 +39,11 @@ Place: TypeAlias = "tuple[bool, str]"
 class Feature:
     """Everything remembered of one key."""
 
-    __slots__ = ("kinds", "numbers", "per_row", "steps", "strings")
+    __slots__ = ("kindless", "kinds", "numbers", "per_row", "steps", "strings")
 
     def __init__(self) -> None:
         self.kinds: Counter[Kind] = Counter()  # records, by what the key holds there
+        self.kindless = 0  # records with a list of steps, none of which has a value
         self.numbers: dict[Kind, Numbers] = {}
         self.strings: Strings | None = None
         self.per_row = Counted()  # values of each record that has the key; of each step in a sequence
@@ -50,7 +52,7 @@ class Feature:
     @property
     def present(self) -> int:
         """How many records have the key."""
-        return sum(self.kinds.values())
+        return sum(self.kinds.values()) + self.kindless
 
     @property
     def kind(self) -> Kind:
@@ -81,6 +83,7 @@ class Feature:
     def merge(self, other: Feature, room: Room) -> None:
         """Take in everything that another one has seen."""
         self.kinds.update(other.kinds)
+        self.kindless += other.kindless
         self.per_row.merge(other.per_row)
         for kind, numbers in other.numbers.items():
             self.numbers.setdefault(kind, Numbers(_DTYPES[kind])).merge(numbers, room)
@@ -108,6 +111,7 @@ class Accumulator:
         self._pending: list[KeyedBatch] = []
         self._pending_rows = 0
         self._pending_bytes = 0
+        self._pending_columns = 0
 
     def add(self, batch: KeyedBatch) -> None:
         """Take in some records, at once or with the next ones; `flush` after the last."""
@@ -118,13 +122,18 @@ class Accumulator:
         self._pending.append(batch)
         self._pending_rows += rows
         self._pending_bytes += payload_bytes
-        if self._pending_rows >= _PENDING_ROWS or self._pending_bytes >= _PENDING_BYTES:
+        self._pending_columns += len(batch.context) + len(batch.steps)
+        if (
+            self._pending_rows >= _PENDING_ROWS
+            or self._pending_bytes >= _PENDING_BYTES
+            or self._pending_columns >= _PENDING_COLUMNS
+        ):
             self.flush()
 
     def flush(self) -> None:
         """Take in what is still waiting."""
         pending, self._pending = self._pending, []
-        self._pending_rows = self._pending_bytes = 0
+        self._pending_rows = self._pending_bytes = self._pending_columns = 0
         columns: defaultdict[tuple[Place, Kind], list[KeyColumn]] = defaultdict(list)
         steps: defaultdict[tuple[Place, Kind], list[StepColumn]] = defaultdict(list)
         for batch in pending:
@@ -133,32 +142,33 @@ class Accumulator:
             for key, lists in batch.steps.items():
                 steps[(True, key), lists.steps.kind].append(lists)
         for (place, kind), found in columns.items():
-            feature = self._feature(place, sum(column.present for column in found))
+            present = sum(column.present for column in found)
+            feature = self._feature(place) if present else None
             if feature is not None:
-                feature.kinds[kind] += sum(column.present for column in found)
+                feature.kinds[kind] += present
                 feature.add(kind, found, self._room, self._pool)
         for (place, kind), lists_found in steps.items():
             self._add_steps(place, kind, lists_found)
 
     def _add_steps(self, place: Place, kind: Kind, found: list[StepColumn]) -> None:
-        numbers = [
-            np.diff(lists.offsets) if lists.valid is None else np.diff(lists.offsets)[lists.valid]
-            for lists in found
-        ]
+        numbers = [np.diff(lists.offsets)[_all_if_none(lists.valid)] for lists in found]
         present = sum(map(len, numbers))
-        feature = self._feature(place, present)
+        feature = self._feature(place) if present else None
         if feature is None:
             return
         if feature.steps is None:
             feature.steps = Counted()
         feature.steps.add(np.concatenate(numbers))
-        feature.kinds[kind] += present
-        feature.add(kind, [lists.steps for lists in found], self._room, self._pool)
+        known = sum(map(_records_with_a_kind, found))
+        feature.kindless += present - known
+        if known:
+            feature.kinds[kind] += known
+            feature.add(kind, [lists.steps for lists in found], self._room, self._pool)
 
-    def _feature(self, place: Place, present: int) -> Feature | None:
-        """What is remembered of a key; None where nobody has it, or there is no room for another one."""
+    def _feature(self, place: Place) -> Feature | None:
+        """What is remembered of a key; None where there is no room for another one."""
         feature = self.features.get(place)
-        if feature is not None or not present:
+        if feature is not None:
             return feature
         if len(self.features) >= MOST_FEATURES:
             if len(self.left_out) < _MOST_NAMED:
@@ -177,7 +187,7 @@ class Accumulator:
         self.sequences += other.sequences
         self.left_out |= other.left_out
         for place, theirs in other.features.items():
-            ours = self._feature(place, theirs.present)
+            ours = self._feature(place)
             if ours is not None:
                 ours.merge(theirs, self._room)
 
@@ -196,3 +206,14 @@ def accumulate(paths: Sequence[str], report: Report, into: Accumulator) -> Itera
 def _which(column: KeyColumn) -> Any:
     """Which places among the values mean something; None for all."""
     return column.valid if column.offsets is None else None
+
+
+def _all_if_none(valid: Any) -> Any:
+    return slice(None) if valid is None else valid
+
+
+def _records_with_a_kind(lists: StepColumn) -> int:
+    """How many records have a step with a value: the kind of a column without any is a guess."""
+    before = np.concatenate([[0], np.cumsum(lists.steps.counts > 0)])
+    has = before[lists.offsets[1:]] > before[lists.offsets[:-1]]
+    return int(np.count_nonzero(has[_all_if_none(lists.valid)]))

@@ -70,7 +70,8 @@ def _columns(feature: FeatureStats, parts: Mapping[str, FeatureStats]) -> Iterat
         yield _classes(feature, parts)
     elif feature.numbers is not None and feature.numbers.moments.count:
         yield _histograms(feature, feature.numbers, parts)
-    if feature.numbers is not None and feature.numbers.moments.count:
+    # The mean of class ids means nothing.
+    if feature.numbers is not None and feature.numbers.moments.count and feature.declared is None:
         yield _quantiles(feature.numbers)
     strings = feature.strings
     if strings is not None and feature.is_pictures:

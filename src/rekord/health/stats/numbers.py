@@ -16,6 +16,7 @@ MAX_BARS = 32
 """A histogram has so many bars at the most."""
 
 _SAFE_SUM = 1 << 62
+_HALVES = 1 << 52  # below it a double holds the halves between whole numbers
 _AT_ONCE = 1 << 17  # values that are sorted while they fit into the cache
 
 
@@ -180,7 +181,8 @@ class Numbers:
         least, most = self.moments.min, self.moments.max
         if least is None:
             return None
-        if self.quantiles.dtype.kind == "i" and most - least < MAX_BARS:
+        whole = self.quantiles.dtype.kind == "i" and max(abs(least), abs(most)) < _HALVES
+        if whole and most - least < MAX_BARS:
             return np.arange(least, most + 2) - 0.5  # a bar for each number
         if least == most:
             return np.array([least, most], np.float64)

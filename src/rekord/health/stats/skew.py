@@ -136,7 +136,9 @@ def l_infinity(ours: Distinct, theirs: Distinct) -> tuple[float, object, tuple[f
     keys = np.union1d(ours.keys, theirs.keys)
     shares = [_shares(one, keys) for one in (ours, theirs)]
     apart = np.abs(shares[0] - shares[1])
-    at = int(np.argmax(apart))
+    # Of two values that are as far apart, which is the rule where there are two, the more frequent one is named.
+    furthest = np.flatnonzero(apart >= apart.max() - 1e-12)
+    at = int(furthest[np.argmax(shares[0][furthest])])
     value: object = keys[at].item()
     for one in (ours, theirs):
         place = int(np.searchsorted(one.keys, keys[at]))

@@ -58,7 +58,7 @@ tbody th { font-weight: 500; overflow-wrap: anywhere; }
 .n { text-align: right; white-space: nowrap; }
 td:last-child, th:last-child { padding-right: 0; }
 .bar { min-width: 80px; width: 40%; }
-.sides .bar { width: auto; min-width: 48px; }
+.sides .bar { width: 18%; min-width: 48px; }
 .bar i { display: block; height: 8px; border-radius: 4px; background: var(--accent); min-width: 1px; }
 .bar i.none { background: none; }
 .pill {
