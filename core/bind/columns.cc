@@ -67,27 +67,72 @@ nb::object to_python(const SlotSpec& spec, Column& column) {
 
 using Numbers = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-Slab gather_pieces(Pool& pool, const nb::list& buffers, const Numbers& which, const Numbers& begins,
-                   const Numbers& ends) {
-  const size_t count = which.shape(0);
-  if (begins.shape(0) != count || ends.shape(0) != count) throw nb::value_error("arrays of different lengths");
-  std::deque<Buffer> views;  // a Buffer cannot be moved
-  for (nb::handle buffer : buffers) views.emplace_back(buffer);
-  std::vector<Bytes> pieces(count);
-  size_t total = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const auto file = static_cast<uint64_t>(which.data()[i]);
-    const int64_t begin = begins.data()[i], end = ends.data()[i];
-    if (file >= views.size() || begin < 0 || begin > end ||
-        static_cast<uint64_t>(end) > views[file].bytes().size())
-      throw nb::index_error("a piece outside of its buffer");
-    pieces[i] = views[file].bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-    total += pieces[i].size();
+// The bytes of a file and where each of its frames begins, in numbers of four or eight bytes.
+class IndexedFile {
+ public:
+  IndexedFile(nb::handle bytes, nb::handle offsets, size_t offset_bytes)
+      : bytes_(bytes), offsets_(offsets), offset_bytes_(offset_bytes) {
+    if (offset_bytes != 4 && offset_bytes != 8) throw nb::value_error("offsets of another size");
   }
-  Slab slab{pool.acquire(total + kPadding)};
-  nb::gil_scoped_release unlocked;
-  gather(pieces, slab.block->data());
-  return slab;
+
+  size_t records() const noexcept { return offsets_.bytes().size() / offset_bytes_; }
+  const std::byte* offset_at(size_t record) const noexcept {
+    return offsets_.bytes().data() + record * offset_bytes_;
+  }
+  // The frame of a record, which reaches to where the next one begins; false where there is none.
+  bool frame(size_t record, Bytes& out) const noexcept {
+    if (record >= records()) return false;
+    const uint64_t begin = load(record);
+    const uint64_t end = record + 1 < records() ? load(record + 1) : bytes_.bytes().size();
+    if (begin > end || end > bytes_.bytes().size()) return false;
+    out = bytes_.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    return true;
+  }
+
+ private:
+  uint64_t load(size_t record) const noexcept {
+    return offset_bytes_ == 4 ? load_le<uint32_t>(offset_at(record)) : load_le<uint64_t>(offset_at(record));
+  }
+
+  Buffer bytes_;
+  Buffer offsets_;
+  size_t offset_bytes_;
+};
+
+// (a slab with the frames of records one behind another, their bytes), or the first that has no place.
+nb::object gather_frames(Pool& pool, const nb::list& files, const Numbers& which, const Numbers& records) {
+  constexpr size_t kAhead = 16;
+  const size_t count = which.shape(0);
+  if (records.shape(0) != count) throw nb::value_error("arrays of different lengths");
+  std::deque<IndexedFile> opened;  // in a deque: they cannot be moved
+  for (nb::handle file : files)
+    opened.emplace_back(file[0], file[1], nb::cast<size_t>(file[2]));
+  Slab slab;
+  size_t total = 0, missing = count;
+  {
+    nb::gil_scoped_release unlocked;
+    std::vector<Bytes> pieces(count);
+    for (size_t i = 0; i < count; ++i)
+      if (static_cast<uint64_t>(which.data()[i]) >= opened.size() || records.data()[i] < 0) missing = std::min(missing, i);
+    for (size_t i = 0; i < missing; ++i) {
+      if (i + kAhead < missing) {
+        const IndexedFile& coming = opened[static_cast<size_t>(which.data()[i + kAhead])];
+        __builtin_prefetch(coming.offset_at(static_cast<size_t>(records.data()[i + kAhead])));
+      }
+      const IndexedFile& file = opened[static_cast<size_t>(which.data()[i])];
+      if (!file.frame(static_cast<size_t>(records.data()[i]), pieces[i])) {
+        missing = i;
+        break;
+      }
+      total += pieces[i].size();
+    }
+    if (missing == count) {
+      slab.block = pool.acquire(total + kPadding);
+      gather(pieces, slab.block->data());
+    }
+  }
+  if (missing < count) return nb::int_(missing);
+  return nb::make_tuple(std::move(slab), total);
 }
 
 struct Fed {
@@ -373,10 +418,34 @@ void bind_columns(nb::module_& module) {
              "Whole frames at the front of slab[begin:end], by their headers alone.\n\n"
              "Gives (frames, bytes consumed, bytes the next frame needs, problem or None).");
 
-  module.def("gather", &gather_pieces, nb::arg("pool"), nb::arg("buffers"), nb::arg("which"),
-             nb::arg("begins"), nb::arg("ends"),
-             "A slab with pieces one behind another: of buffers[which[i]] the bytes from begins[i] to\n"
-             "ends[i].");
+  module.def("frame_offsets", [](const Slab& slab, size_t begin, size_t end, uint64_t offset) {
+    end = std::min(end, slab.size());
+    begin = std::min(begin, end);
+    std::vector<uint64_t> found;
+    {
+      nb::gil_scoped_release unlocked;
+      const Bytes bytes(slab.block->data() + begin, end - begin);
+      size_t at = 0;
+      while (true) {
+        const Look look = look_at_header(bytes, at, bytes.size());
+        if (!look.whole) break;
+        found.push_back(offset + at);
+        at += look.payload.size() + kFramingBytes;
+      }
+    }
+    const auto block = std::make_shared<std::vector<uint64_t>>(std::move(found));
+    nb::capsule owner(new std::shared_ptr<std::vector<uint64_t>>(block), [](void* p) noexcept {
+      delete static_cast<std::shared_ptr<std::vector<uint64_t>>*>(p);
+    });
+    return array_over(block->data(), block->size(), owner);
+  }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("offset"),
+             "Where each of the whole frames in slab[begin:end] begins, the first one at `offset`.");
+
+  module.def("gather", &gather_frames, nb::arg("pool"), nb::arg("files"), nb::arg("which"),
+             nb::arg("records"),
+             "The frames of records one behind another: records[i] of files[which[i]].\n\n"
+             "A file is (its bytes, where its frames begin, the size of such a number). Gives (slab,\n"
+             "bytes), or the number of the first record that is not there.");
 
   nb::class_<SlotSpec>(module, "Slot", "One record key of a plan.")
       .def(nb::new_(&slot_spec), nb::arg("key"), nb::arg("kind"), nb::arg("count"),

@@ -5,9 +5,10 @@ from importlib import import_module as _import_module
 from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
 from rekord.codec.decode import SequenceExample, decode
 from rekord.codec.encode import encode
-from rekord.dataset.dataset import Dataset, Split, open
+from rekord.dataset.dataset import Dataset, open
 from rekord.dataset.infer import infer
 from rekord.dataset.read import records
+from rekord.dataset.split import Split
 from rekord.dataset.writer import Writer
 from rekord.errors import (
     CompressionError,

@@ -241,6 +241,9 @@ CODES: dict[str, str] = {
     "U645": "no record has the key",
     "U646": "a key cannot tell records apart",
     "U647": "there are more records than a key can be matched for",
+    # U65x: iterating over a split
+    "U650": "a state is not one of this iteration",
+    "U651": "records of a compressed file cannot be read in any order",
     # H7xx: findings about data that can be read
     "H701": "named as compressed, but it is not",
     "H702": "compressed, but its name does not say so",

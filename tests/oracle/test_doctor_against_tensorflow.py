@@ -40,6 +40,11 @@ FILES = {
     "cut in a payload": (GOOD[: OFFSETS[200] + 20], ""),
     "cut in a header": (GOOD[: OFFSETS[200] + 6], ""),
     "cut at a block": (GOOD[:4096], ""),
+    "cut in a payload before gzip": (gzip.compress(GOOD[: OFFSETS[200] + 20]), "GZIP"),
+    "cut in a header before gzip": (gzip.compress(GOOD[: OFFSETS[200] + 6]), "GZIP"),
+    "zeros at the end before gzip": (gzip.compress(GOOD + bytes(4000)), "GZIP"),
+    "random bytes": (bytes(range(1, 251)) * 20, ""),
+    "a few bytes": (b"hello", ""),
     "gzip cut": (PACKED[: len(PACKED) // 2], "GZIP"),
     "gzip without its end": (PACKED[:-6], "GZIP"),
     "gzip with another checksum": (PACKED[:-8] + b"abcd" + PACKED[-4:], "GZIP"),
@@ -142,7 +147,7 @@ def test_the_error_of_a_feature_is_tensorflows(tf: ModuleType, tmp_path: Path, c
         assert rk.doctor(tmp_path / "a.tfrecord", spec=working).features[0].ok
 
 
-@pytest.mark.parametrize("payload", [b"no message at all", b"\x0a\xff\x01abc"])
+@pytest.mark.parametrize("payload", [b"no message at all", b"\x0a\x7fabc"])
 def test_the_error_of_a_payload_that_is_no_example_is_tensorflows(
     tf: ModuleType, tmp_path: Path, payload: bytes
 ) -> None:
@@ -152,5 +157,4 @@ def test_the_error_of_a_payload_that_is_no_example_is_tensorflows(
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         tf.io.parse_example([payload], spec)
     assert found.diagnoses[0].code in ("H811", "H813")
-    said = message_of(caught.value)
-    assert found.diagnoses[0].tensorflow_error == said or said.startswith("Could not parse example input")
+    assert found.diagnoses[0].tensorflow_error == message_of(caught.value)

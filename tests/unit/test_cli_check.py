@@ -26,7 +26,6 @@ from rekord.testing import (
 )
 
 
-
 def rows(first: int) -> bytes:
     """Twenty records that no other number gives, all of the same size."""
     return frames(example_bytes({"label": [first + i], "text": [b"row"]}) for i in range(20))

@@ -268,6 +268,24 @@ def test_a_missing_shard_is_said(tmp_path: Path) -> None:
     assert "X505" in {diagnosis.code for diagnosis in rk.doctor(tmp_path).diagnoses}
 
 
+def test_a_shard_that_the_manifest_lists_and_is_missing_is_said(tmp_path: Path) -> None:
+    rows = [{"id": i} for i in range(30)]
+    rk.write(rows, tmp_path / "data", schema=rk.Schema({"id": rk.Int64()}), shards=3, progress=False)
+    next((tmp_path / "data").glob("*-00001-of-*")).unlink()
+    (diagnosis,) = rk.doctor(tmp_path / "data").diagnoses
+    assert diagnosis.code == "X505"
+    assert diagnosis.title == "2 of 3 shards of the manifest are here"
+
+
+def test_a_file_that_cannot_be_read_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.tfrecord").write_bytes(GOOD)
+    (tmp_path / "b.tfrecord").symlink_to(tmp_path / "loop")
+    (tmp_path / "loop").symlink_to(tmp_path / "b.tfrecord")
+    with pytest.raises(rk.DatasetError) as caught:
+        rk.doctor(tmp_path / "b.tfrecord")
+    assert caught.value.code in ("X501", "X503")
+
+
 def test_nothing_is_written(tmp_path: Path) -> None:
     data = damage.corrupt_payload(GOOD, 3)
     seen(tmp_path / "a.tfrecord", data)

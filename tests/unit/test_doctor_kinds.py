@@ -105,6 +105,22 @@ def test_one_text_that_is_no_number_makes_them_texts(tmp_path: Path, place: int)
     assert codes(rk.doctor(write(tmp_path / "a.tfrecord", rows))) == []
 
 
+def test_a_label_by_its_name_is_worth_a_note_in_the_file_alone(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tfrecord", [{"label": [[b"cat", b"dog"][i % 2]]} for i in range(30)])
+    found = rk.doctor(path)
+    assert [(each.code, each.severity, each.feature) for each in found.diagnoses] == [
+        ("H818", "note", "label")
+    ]
+    assert found.ok
+
+
+def test_a_label_that_a_schema_declares_as_text_is_meant(tmp_path: Path) -> None:
+    rows = [{"label": ["cat", "dog"][i % 2], "class": float(i)} for i in range(30)]
+    schema = rk.Schema({"label": rk.Text(), "class": rk.Float32()})
+    rk.write(rows, tmp_path / "data", schema=schema, progress=False)
+    assert rk.doctor(tmp_path / "data").diagnoses == ()
+
+
 def test_a_label_by_its_name_where_a_number_is_read(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tfrecord", [{"label": [[b"cat", b"dog"][i % 2]]} for i in range(30)])
     found = rk.doctor(path, spec=spec_file(tmp_path, label="FixedLenFeature([], tf.int64)"))

@@ -59,7 +59,10 @@ def test_raw_pixels_that_were_floats_are_told_by_their_length(
     diagnosis = of(found, "H825")
     assert (diagnosis.feature, diagnosis.records_affected) == ("image", 12)
     assert diagnosis.title == f"`image` has {item} bytes for each value: its bytes are {dtype}, not uint8"
-    assert f"decode_raw(x, tf.{dtype})" in diagnosis.do
+    assert diagnosis.do == (
+        '(array * 255).round().astype("uint8").tobytes() when writing; '
+        + f"or tf.io.decode_raw(x, tf.{dtype})"
+    )
     if said:
         reshape = f"Input to reshape is a tensor with {3072 * item} values, but the requested shape has 3072"
         assert any(reshape in line for line in diagnosis.evidence)
@@ -220,6 +223,15 @@ def test_masks_of_colours_become_garbage(tmp_path: Path, mode: str, words: str, 
     diagnosis = found.diagnoses[0]
     assert diagnosis.title == f"the masks of `image/segmentation/class/encoded` are stored as {words}"
     assert (diagnosis.records_affected, diagnosis.severity) == (30, "error")
+
+
+def test_masks_that_a_schema_declares_are_held_against_it(tmp_path: Path) -> None:
+    rows: list[Row] = [{"image": [png("RGB")], "mask": [png("P")]} for _ in range(5)]
+    schema = rk.Schema({"image": rk.Image(), "mask": rk.Mask(classes=3)})
+    found = rk.doctor(write(tmp_path / "a.tfrecord", rows), schema=schema)
+    assert [(each.code, each.feature, each.records_affected) for each in found.diagnoses] == [
+        ("H829", "mask", 5)
+    ]
 
 
 @pytest.mark.parametrize("place", [0, 15, 29])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Condition
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rekord import _core
 from rekord.codec.assemble import assemble, cut_to
@@ -20,6 +20,8 @@ from rekord.errors import RekordError
 from rekord.faults import frame_error
 from rekord.location import Location
 from rekord.records.slabs import Segment, SlabReader
+
+Made = TypeVar("Made")
 
 _IDLE_BYTES = 256 << 20
 
@@ -54,8 +56,9 @@ class Job:
 class _Files:
     """The frames of many files, one after another."""
 
-    def __init__(self, paths: Sequence[str], pool: _core.Pool, *, reuse: bool) -> None:
+    def __init__(self, paths: Sequence[str], pool: _core.Pool, *, reuse: bool, skip: int = 0) -> None:
         self._paths = deque(paths)
+        self._skip = skip  # records, which are hopped over
         self._pool = pool
         self._reuse = reuse
         self._reader: SlabReader | None = None
@@ -67,13 +70,16 @@ class _Files:
                     return None
                 self._reader = open_slabs(self._paths.popleft(), self._pool, reuse=self._reuse)
             try:
-                segment = self._reader.next(most_frames)
+                segment = self._reader.next(self._skip or most_frames)
             except RekordError as failure:
                 raise self._explained(self._reader, failure) from None
-            if segment is not None:
+            if segment is not None and self._skip:
+                self._skip -= segment.frames
+            elif segment is not None:
                 return Piece(self._reader.path, segment)
-            self._reader.close()
-            self._reader = None
+            else:
+                self._reader.close()
+                self._reader = None
 
     def close(self) -> None:
         self._paths.clear()
@@ -191,10 +197,20 @@ def _offset_of(path: str, record: int, segment: Segment) -> int | None:
     return None
 
 
-def decode_inline(paths: Sequence[str], plan: CodecPlan, batch_size: int) -> Iterator[dict[str, Column]]:
-    """The batches, read and decoded by the caller's thread when it asks for them."""
+def decode_inline(
+    paths: Sequence[str],
+    plan: CodecPlan,
+    batch_size: int,
+    *,
+    after: Callable[[dict[str, Column]], Made],
+    skip: int = 0,
+) -> Iterator[Made]:
+    """What `after` makes of each batch, read and decoded by the caller's thread when it asks for it.
+
+    The first `skip` records are hopped over.
+    """
     pool = new_pool()
-    files = _Files(paths, pool, reuse=True)
+    files = _Files(paths, pool, reuse=True, skip=skip)
     decoder = _Decoder(plan, pool)
     try:
         while True:
@@ -210,7 +226,7 @@ def decode_inline(paths: Sequence[str], plan: CodecPlan, batch_size: int) -> Ite
                 # Everything before the damage is given before it is raised. Nothing here holds on to a batch.
                 ready, earlier = decoder.take()
                 while ready:
-                    yield ready.pop()
+                    yield after(ready.pop())
                 failure = earlier or failure
                 if failure is not None:
                     raise failure from None
@@ -221,9 +237,16 @@ def decode_inline(paths: Sequence[str], plan: CodecPlan, batch_size: int) -> Ite
 
 
 def decode_threaded(
-    paths: Sequence[str], plan: CodecPlan, batch_size: int, *, threads: int, prefetch: int
-) -> Iterator[dict[str, Column]]:
-    """The same batches, read and decoded ahead of the caller.
+    paths: Sequence[str],
+    plan: CodecPlan,
+    batch_size: int,
+    *,
+    after: Callable[[dict[str, Column]], Made],
+    threads: int,
+    prefetch: int,
+    skip: int = 0,
+) -> Iterator[Made]:
+    """The same, read, decoded and made ahead of the caller.
 
     Whoever's turn it is reads the frames of the next batch; verifying and decoding, which is most of the work,
     goes on side by side.
@@ -233,21 +256,21 @@ def decode_threaded(
     turns_ahead = threads + min(prefetch, _MOST_PREFETCH)
     pool = new_pool()
     process = os.getpid()
-    source = _Turns(_Files(paths, pool, reuse=False), batch_size)
+    source = _Turns(_Files(paths, pool, reuse=False, skip=skip), batch_size)
     idle: list[_Decoder] = []
-    waiting: deque[Future[list[dict[str, Column] | RekordError]]] = deque()
+    waiting: deque[Future[list[Made | RekordError]]] = deque()
     workers = ThreadPoolExecutor(threads, thread_name_prefix="rekord-decode")
 
-    def work(turn: int) -> list[dict[str, Column] | RekordError]:
+    def work(turn: int) -> list[Made | RekordError]:
         jobs = source.pull(turn)
         try:
             decoder = idle.pop()
         except IndexError:
             decoder = _Decoder(plan, pool)
-        results = [result for job in jobs for result in _decode_job(decoder, job)]
+        decoded = [result for job in jobs for result in _decode_job(decoder, job)]
         # Not after a failure of ours, such as a lack of memory: it may hold half a batch.
         idle.append(decoder)
-        return results
+        return [each if isinstance(each, RekordError) else after(each) for each in decoded]
 
     try:
         turn = 0
@@ -259,9 +282,11 @@ def decode_threaded(
             if not results:
                 return
             while results:
-                if isinstance(results[0], RekordError):
-                    raise results[0]
-                yield results.pop(0)  # type: ignore[misc]
+                result = results.pop(0)
+                if isinstance(result, RekordError):
+                    raise result
+                yield result
+                del result
     finally:
         # In a forked child there are no workers, and their locks are as they were: hands off.
         if os.getpid() == process:

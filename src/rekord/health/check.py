@@ -22,7 +22,8 @@ from rekord.schema import Schema
 MAX_FINDINGS = 1000
 
 _SAMPLED_FILES = 64
-_SAMPLED_RECORDS = 10_000
+_SAMPLED_RECORDS = 4096
+_SAMPLED_BYTES = 16 << 20
 """Records without a schema are held against most of these, taken from the fronts of files spread over all."""
 
 
@@ -103,7 +104,8 @@ def _sampled(paths: Sequence[str]) -> Iterator[KeyedBatch]:
     chosen = paths[:: max(step, 1)]
     for path in chosen:
         aside = Report()  # the pass itself counts, and says what is wrong
-        for item in scan_file(path, aside, enough_records=-(-_SAMPLED_RECORDS // len(chosen))):
+        enough = -(-_SAMPLED_RECORDS // len(chosen)), -(-_SAMPLED_BYTES // len(chosen))
+        for item in scan_file(path, aside, enough=enough):
             if isinstance(item, KeyedBatch):
                 yield item
 

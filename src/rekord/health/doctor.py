@@ -187,12 +187,29 @@ def _end(case: Case, files: Sequence[str], rules: list[Rule], sizes: dict[str, i
             if not any(code[0] in "FCX" for code, _ in facts.groups)
         }
         last += shard_findings(files, sizes, whole, listed=files if listed else ())
+        last += _not_there(case)
     for finding in last:
         facts = by_path.get(finding.path or "")
         if facts is None:  # about no file that was read: a set of shards, or one that is missing
             facts = by_path[finding.path or ""] = FileFacts(finding.path or case.asked)
             case.beside.append(facts)
         facts.add(finding)
+
+
+def _not_there(case: Case) -> Iterator[Finding]:
+    """Shards that the manifest lists, and the folder does not have."""
+    missing = [name for name in case.compression if not os.path.exists(os.path.join(case.asked, name))]
+    if missing:
+        total = len(case.compression)
+        yield Finding.of(
+            "X505",
+            "error",
+            path=case.asked,
+            message=f"{total - len(missing):,} of {total:,} shards of the manifest are here",
+            found=f"no {missing[0]}"
+            + (f", and {len(missing) - 1:,} more missing" if len(missing) > 1 else ""),
+            do="fetch the missing files",
+        )
 
 
 def _sizes(files: Sequence[str]) -> dict[str, int]:
@@ -205,12 +222,23 @@ def _sizes(files: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
+def _as_declared(case: Case) -> frozenset[str]:
+    """The keys that are of the kind that a schema says: whoever declared it meant it."""
+    kinds_of = {
+        key: kind
+        for column, feature in ({} if case.schema is None else case.schema.features).items()
+        for key, kind in zip(feature.record_keys(column), feature.record_kinds(), strict=True)
+    }
+    profiles = (*case.profile.keys.values(), *case.profile.steps.values())
+    return frozenset(each.key for each in profiles if list(each.kinds) == [kinds_of.get(each.key)])
+
+
 def _concluded(case: Case, look: SpecLook | None, report: Report) -> Diagnoses:
     known: list[Diagnosis] = [*bytes_family.diagnose(case), *payloads.diagnose(case)]
-    settled: frozenset[str] = frozenset()
+    settled = _as_declared(case)
     if look is not None:
         known += spec_family.diagnose(case, look)
-        settled = spec_family.settled(look)
+        settled |= spec_family.settled(look)
     known += kinds.diagnose(case, settled)
     known += raw_bytes.diagnose(case, settled)
     known += pictures.diagnose(case)

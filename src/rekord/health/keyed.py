@@ -79,8 +79,8 @@ class KeyColumn:
 class StepColumn:
     """The steps that each of some rows has under one key of a SequenceExample's feature lists.
 
-    `steps` has one row a step, without values where a step has no kind; row i of the batch has those from `offsets[i]` to `offsets[i + 1]`. `valid` is False
-    where a record does not have the list; without it all have it.
+    `steps` has one row a step, without values where a step has no kind; row i of the batch has those from
+    `offsets[i]` to `offsets[i + 1]`. `valid` is False where a record does not have the list; without it all have it.
     """
 
     steps: KeyColumn

@@ -188,13 +188,18 @@ def _whole(path: str, storage: Storage) -> Kept | None:
 
 
 def _copied(path: str, output: _Output, kept: Kept, ledger: Ledger, storage: Storage) -> Kept:
-    buffer = bytearray(_COPY_BYTES)
-    with storage.open_read(path) as file, memoryview(buffer) as view:
-        while count := file.readinto(view):
-            output.write(view[:count])
+    copy_bytes(path, output.write, storage)
     _count(ledger, kept.records, kept.framed_bytes)
     kept.file_bytes, kept.sha256 = output.n_bytes, output.sha256()
     return kept
+
+
+def copy_bytes(path: str, write: Callable[[Buffer], object], storage: Storage) -> None:
+    """A whole file as it stands."""
+    buffer = bytearray(_COPY_BYTES)
+    with storage.open_read(path) as file, memoryview(buffer) as view:
+        while count := file.readinto(view):
+            write(view[:count])
 
 
 def _count(ledger: Ledger, records: int, framed_bytes: int) -> None:

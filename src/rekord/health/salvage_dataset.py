@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -14,18 +15,19 @@ import numpy as np
 from rekord import _core
 from rekord.codec.columns import Optional
 from rekord.codes import CODES
-from rekord.dataset.dataset import Dataset
+from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.index import BLOCK_BYTES
 from rekord.dataset.manifest import MANIFEST, Manifest, Shards, SplitPart, manifest_path, read_manifest
 from rekord.engines.journal import exists, read_bytes
 from rekord.errors import RekordError
-from rekord.health.salvage_copy import Kept, Ledger, keep, make_empty
+from rekord.health.salvage_copy import Kept, Ledger, copy_bytes, keep, make_empty
 from rekord.health.salvage_walk import Gap
 from rekord.schema import Label, Schema
 from rekord.schema.tfds import INFO_NAME
 from rekord.storage.files import Storage, Writable
 
 _BATCH_RECORDS = 4096
+_MOST_INFO_BYTES = 64 << 20
 
 
 def usable_manifest(folder: str, ledger: Ledger, storage: Storage) -> Manifest | None:
@@ -94,7 +96,7 @@ class DatasetSalvage:
             records=total,
             payload_bytes=framed - total * _core.FRAMING_BYTES,
             block_records=max(1, round(total * BLOCK_BYTES / framed)) if framed else 1,
-            classes=part.classes if same else self._classes(split, list(part.classes), names),
+            classes=part.classes if same else self._classes(list(part.classes), names),
             shards=Shards(
                 records=records,
                 bytes=[one.file_bytes or 0 for one in kept],
@@ -139,15 +141,18 @@ class DatasetSalvage:
         self._ledger.lost(lost if lost >= 0 else kept.lost)
         return kept
 
-    def _classes(self, split: str, columns: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, int]]:
+    def _classes(self, columns: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, int]]:
         """How many records of each class are left; nothing where a record does not fit the schema."""
         schema = Schema.from_dict(self._manifest.schema)
         labels = [name for name in columns if name in schema and isinstance(schema[name], Label)]
         sums: dict[str, dict[int, int]] = {name: {} for name in labels}
         paths = [os.path.join(self._target, name) for name in names]
         try:
-            dataset = Dataset({split: paths}, schema)
-            for batch in dataset[split].batches(_BATCH_RECORDS, columns=labels, prefetch=0, threads=1):
+            # Whatever splits the names may tell of: all of these files are one.
+            files = open_dataset(paths, schema, allow_missing=True).splits.values()
+            for batch in chain.from_iterable(
+                one.batches(_BATCH_RECORDS, columns=labels, prefetch=0, threads=1) for one in files
+            ):
                 for name in labels:
                     found, counts = np.unique(_present(batch[name]), return_counts=True)
                     for one, count in zip(found.tolist(), counts.tolist(), strict=True):
@@ -160,20 +165,21 @@ class DatasetSalvage:
 
     def _companion(self, name: str, splits: dict[str, SplitPart]) -> bool:
         """Copy a file that goes beside the shards; False where it is lost."""
-        try:
-            data = read_bytes(self._storage, os.path.join(self._folder, name))
-        except RekordError as failure:
-            if failure.code != "X501":
-                raise
+        path = os.path.join(self._folder, name)
+        if not exists(self._storage, path):
             self._ledger.take(_lost_file(self._folder, name, self._storage, "X501"))
             return False
         if name == INFO_NAME:
-            counted = _counted(data, splits)
-            if counted is None:
+            short = self._storage.stat(path).size_bytes <= _MOST_INFO_BYTES
+            info = _counted(read_bytes(self._storage, path), splits) if short else None
+            if info is None:
                 self._ledger.take(_lost_file(self._folder, name, self._storage, "X536"))
                 return False
-            data = counted
-        self._write(name, data)
+            self._write(name, info)
+            return True
+        file = self._create(name)
+        copy_bytes(path, file.write, self._storage)
+        self._close(file)
         return True
 
     def _write(self, name: str, data: bytes) -> None:

@@ -1,4 +1,8 @@
-"""One record file, walked past all damage: what is intact comes out as it stands, the rest as gaps."""
+"""One record file, walked past all damage: what is intact comes out as it stands, the rest as gaps.
+
+A frame counts as intact when both of its checksums agree. Inside of damaged gzip or zlib that has one limit: a
+reference that is damaged can repeat up to 258 bytes, and with them a whole frame that is no longer than that.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _ODDITIES: dict[int, tuple[str, Severity]] = {
 }
 
 
-_AHEAD = 3
+_AHEAD = 2
 """So many batches are read ahead of whoever looks at them."""
 
 
@@ -75,18 +75,18 @@ def _scan_files(paths: Sequence[str], report: Report) -> Iterator[Finding | Keye
 
 
 def scan_file(
-    path: str, report: Report, *, enough_records: int | None = None
+    path: str, report: Report, *, enough: tuple[int, int] | None = None
 ) -> Iterator[Finding | KeyedBatch]:
     """Everything in one file: a KeyedBatch for each run of records, a Finding for whatever is wrong with the bytes.
 
     Reading goes on after damage wherever the next intact record can be found. Files and records that were read are
     counted in `report`. Payloads that are neither Examples nor SequenceExamples are a note and give no batches.
-    With `enough_records`, reading ends soon after so many.
+    With `enough`, reading ends soon after so many records or bytes of payloads.
     """
     report.files += 1
     try:
         with open_frames(path) as reader:
-            yield from _FileScan(reader, report).items(enough_records)
+            yield from _FileScan(reader, report).items(enough)
     except RekordError as failure:
         report.unreadable += 1
         failure.location = failure.location.within(path=path)
@@ -106,15 +106,16 @@ class _FileScan:
         self._repeated: dict[tuple[str, str | None], Finding] = {}
         self._damaged = False
 
-    def items(self, enough_records: int | None) -> Iterator[Finding | KeyedBatch]:
-        before = self._report.records
+    def items(self, enough: tuple[int, int] | None) -> Iterator[Finding | KeyedBatch]:
+        before, bytes_before = self._report.records, self._report.payload_bytes
         goes_on = True
         while goes_on:
             goes_on = False
             try:
                 for stretch in self._reader.stretches():
                     yield from self._payloads(stretch)
-                    if enough_records is not None and self._report.records - before >= enough_records:
+                    read = self._report.records - before, self._report.payload_bytes - bytes_before
+                    if enough is not None and (read[0] >= enough[0] or read[1] >= enough[1]):
                         yield from self._given_out(self._speakers)
                         return
             except RekordError as failure:

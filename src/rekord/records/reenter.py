@@ -195,9 +195,11 @@ class Reentries:
         `found` is where the stream itself has its next frame. None where it is as good: every place before that
         frame is one that the stream is in step with.
         """
-        if self._follower.given <= offset:
+        # One byte short of it: without output a decoder goes on, perhaps over the very place that is wanted.
+        target = max(offset - 1, 0)
+        if self._follower.given <= target:
             self._waits = False
-            self._passed = self.damaged_at = self._follower.pass_output(offset)
+            self._passed = self.damaged_at = self._follower.pass_output(target)
         while self._next is not None:
             entry = self._next
             is_ahead = self._waits or entry.compressed_offset > self._passed

@@ -129,6 +129,8 @@ def _misnamed(case: Case, facts: FileFacts) -> Iterator[Sign]:
     found = only(facts, "H702").found or "gzip"
     if case.compression.get(os.path.basename(facts.path)) == found:
         return  # the manifest beside it says so
+    if not facts.records:
+        return  # nothing says that records are inside
     marks = "1f 8b 08" if found == "gzip" else "a zlib header"
     yield Sign(
         code="H801",

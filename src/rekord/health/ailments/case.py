@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 
 from rekord.health.ailments.profile import MOST_PLACES, Profile, Tally
 from rekord.health.ailments.raw_shapes import RawShapes
+from rekord.health.ailments.unset import Unset
 from rekord.health.ailments.words import count
 from rekord.health.diagnosis import Diagnosis, Place
 from rekord.health.finding import Finding, Severity
 from rekord.schema import Schema
 from rekord.schema.base import Feature
 from rekord.schema.spec import SequenceSpec, Spec
+
+_MOST_GROUPS = 1000
 
 
 @dataclass(slots=True)
@@ -40,10 +43,10 @@ class FileFacts:
     groups: dict[tuple[str, str | None], Group] = field(default_factory=dict)
 
     def add(self, finding: Finding) -> None:
-        where = finding.code, finding.feature
-        if where not in self.groups:
-            self.groups[where] = Group(self.path)
-        self.groups[where].add(finding)
+        where: tuple[str, str | None] = finding.code, finding.feature
+        if where not in self.groups and len(self.groups) >= _MOST_GROUPS:
+            where = finding.code, None  # features of a hostile file: told together
+        self.groups.setdefault(where, Group(self.path)).add(finding)
 
     def of(self, code: str) -> Group | None:
         """The findings of a code, whatever their feature."""
@@ -62,6 +65,7 @@ class Case:
     beside: list[FileFacts] = field(default_factory=list)  # findings about what is no file that was read
     profile: Profile = field(default_factory=Profile)
     raw: RawShapes = field(default_factory=RawShapes)
+    unset: Unset = field(default_factory=Unset)
 
     def features(self) -> Iterator[tuple[str, Feature]]:
         """The columns of the schema by their first record key."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from rekord.health.ailments.case import Case
 from rekord.health.ailments.profile import KeyProfile, Stored, Tally
 from rekord.health.ailments.raw_shapes import CHANNELS, HEIGHTS, WIDTHS
-from rekord.health.ailments.unset import names_without_kind
 from rekord.health.ailments.words import count, joined, named, number, some
 from rekord.health.diagnosis import Diagnosis
 
@@ -54,11 +53,18 @@ def diagnose(case: Case, settled: frozenset[str]) -> Iterator[Diagnosis]:
                 yield float_dims(case, profile.key, stored)
             elif means_label(profile.key):
                 yield float_labels(case, profile.key, stored)
-        texts = stored is not None and stored.kind == "bytes" and stored.numeric and stored.values
-        if stored is not None and texts and not _NAME_WORDS & set(words_of(profile.key)):
-            yield number_texts(case, profile.key, stored)
+        if stored is not None and stored.kind == "bytes" and stored.values:
+            yield from _texts_alone(case, profile.key, stored)
         if profile.holes and not profile.step:
             yield from without_kind(case, profile)
+
+
+def _texts_alone(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
+    if stored.numeric:
+        if not _NAME_WORDS & set(words_of(key)):
+            yield number_texts(case, key, stored)
+    elif stored.texts and words_of(key)[-1:] and words_of(key)[-1] in _LABEL_WORDS:
+        yield text_for_numbers(case, key, stored, "most models read an int", None)
 
 
 def mixed(case: Case, profile: KeyProfile, tensorflow_error: str | None = None) -> Diagnosis:
@@ -148,13 +154,13 @@ def number_texts(case: Case, key: str, stored: Stored, tensorflow_error: str | N
 def text_for_numbers(
     case: Case, key: str, stored: Stored, wanted: str, tensorflow_error: str | None
 ) -> Diagnosis:
-    """Class names where ids are read."""
+    """Class names where ids are read; without an error nobody is known to read them so."""
     names = _texts(stored)
     return case.diagnosis(
         "H818",
-        "error",
+        "note" if tensorflow_error is None else "error",
         stored.tally,
-        title=f"{named(key)} is stored as text, and {wanted} is read",
+        title=f"{named(key)} is stored as text, and {wanted}",
         feature=key,
         evidence=[
             f"bytes_list: {some(names)}" if names else f"bytes_list of {count(stored.values, 'value')}",
@@ -189,7 +195,7 @@ def ints_for_floats(case: Case, key: str, stored: Stored, tensorflow_error: str 
 
 def without_kind(case: Case, profile: KeyProfile, tensorflow_error: str | None = None) -> Iterator[Diagnosis]:
     """A key that is named, and holds nothing: what None becomes."""
-    unset = names_without_kind(profile.holes.places, profile.key)
+    unset = [place for place in profile.holes.places if case.unset.names(place, profile.key)]
     if not unset:
         return
     records = profile.records + profile.holes.records

@@ -132,7 +132,7 @@ def _names(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
         feature=key,
         evidence=[
             f"{some(pair)}" + (" would be different classes" if twice else " is not what a label map says"),
-            f"{count(len(stored.texts), 'name')}, of which {len(alike):,} differ in more",
+            f"{count(len(stored.texts), 'spelling')} of {count(len(alike), 'name')}",
         ],
         ruled_out=["not different classes: folded, the names are equal"] if twice else [],
         likely="the names come from lines of a text file or from people's typing",

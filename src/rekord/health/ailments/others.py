@@ -44,14 +44,15 @@ def diagnose(case: Case, known: list[Diagnosis]) -> Iterator[Diagnosis]:
     for (code, feature), groups in left.items():
         first = groups[0].first[0]
         tally = tally_of(groups)
+        alone = len(groups) == 1 and len(groups[0].first) == 1 and tally.records <= 1
         yield case.diagnosis(
             code,
             first.severity,
             tally,
-            title=first.message if tally.records == 1 else titled(code),
+            title=first.message if alone else titled(code),
             feature=feature,
             evidence=[
-                f"first: {first.message}" if tally.records > 1 else None,
+                None if alone or first.message == titled(code) else f"first: {first.message}",
                 f"expected {first.expected}" if first.expected else None,
                 f"found {first.found}" if first.found else None,
             ],

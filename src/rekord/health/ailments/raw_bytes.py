@@ -194,7 +194,7 @@ def _beside(case: Case, key: str, stored: Stored, sized: Sized) -> Iterator[Diag
                 "not a cut: every length fits",
             ],
             likely=f"the array was {dtype} when tobytes() was called",
-            do=f'array.astype("uint8").tobytes() when writing; or tf.io.decode_raw(x, tf.{dtype})',
+            do=f"{_to_uint8(sample, dtype)} when writing; or tf.io.decode_raw(x, tf.{dtype})",
             agree=False,
         )
     if sized.odd and sized.odd.records * 2 > stored.tally.records and _is_picture_key(key):
@@ -214,6 +214,13 @@ def _beside(case: Case, key: str, stored: Stored, sized: Sized) -> Iterator[Diag
             do=f"write {said} of the array whose bytes are stored: array.shape",
             agree=False,
         )
+
+
+def _to_uint8(sample: bytes, dtype: str) -> str:
+    values = np.frombuffer(sample[: len(sample) // 8 * 8], np.dtype(dtype).newbyteorder("<"))
+    if values.dtype.kind == "f" and len(values) and values.min() >= 0 and values.max() <= 1:
+        return '(array * 255).round().astype("uint8").tobytes()'  # a bare cast would leave zeros
+    return 'array.astype("uint8").tobytes()'
 
 
 def _after_decoding(shape: Shape | None, ratio: float) -> str | None:
@@ -248,7 +255,7 @@ def _item_bytes(ratio: int, sized: Sized, sample: bytes) -> int | None:
 
 def _reading(sample: bytes, dtype: str) -> str | None:
     values = np.frombuffer(sample[: len(sample) // 8 * 8][:64], np.dtype(dtype).newbyteorder("<"))[:3]
-    if not len(values) or not np.isfinite(values.astype(np.float64)).all():
+    if not len(values) or not np.isfinite(values).all():
         return None
     return f"read as {dtype} they begin {', '.join(number(float(value)) for value in values)}"
 

@@ -165,7 +165,9 @@ def _wrong_kind(case: Case, verdict: Verdict, stored: Stored) -> Diagnosis:
     if stored.kind == "bytes" and stored.numeric:
         return kinds.number_texts(case, key, stored, error)
     if stored.kind == "bytes":
-        return kinds.text_for_numbers(case, key, stored, "an int" if dtype == "int64" else "a float", error)
+        return kinds.text_for_numbers(
+            case, key, stored, "an int is read" if dtype == "int64" else "a float is read", error
+        )
     picture = raw_bytes.list_picture(case, key, stored, error) if dtype == "string" else None
     if picture is not None:
         return picture

@@ -16,6 +16,8 @@ from rekord.health.tf_sequence import predicted_sequence_error
 from rekord.schema.spec import RaggedSpec, SequenceSpec, Spec, SpecFeature, record_keys
 
 _MOST_SIGNATURES = 4096
+_MOST_STEPS = 64
+"""What records with more steps come to is not remembered: hardly two of them are alike."""
 
 
 @dataclass(slots=True)
@@ -124,15 +126,17 @@ class SpecLook:
         only = SequenceSpec(steps={verdict.name: verdict.feature})
         for row in range(len(batch)):
             values = _steps_of(column, row)
-            sign = None if values is None else tuple([_sign_of(value, column) for value in values])
-            if sign not in verdict._known:
-                if len(verdict._known) >= _MOST_SIGNATURES:
-                    verdict._known.clear()
-                steps = {} if values is None else {verdict.name: values}
-                verdict._known[sign] = predicted_sequence_error(
-                    only, SequenceExample(context={}, steps=steps)
-                )
-            error = verdict._known[sign]
+            steps = {} if values is None else {verdict.name: values}
+            example = SequenceExample(context={}, steps=steps)
+            if values is not None and len(values) > _MOST_STEPS:
+                error = predicted_sequence_error(only, example)
+            else:
+                sign = None if values is None else tuple([_sign_of(value, column) for value in values])
+                if sign not in verdict._known:
+                    if len(verdict._known) >= _MOST_SIGNATURES:
+                        verdict._known.clear()
+                    verdict._known[sign] = predicted_sequence_error(only, example)
+                error = verdict._known[sign]
             if error is not None:
                 wrong[row] = True
                 errors.append((row, error))

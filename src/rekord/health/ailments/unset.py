@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rekord import _core
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
 from rekord.health.diagnosis import Place
 from rekord.records.frame import FrameReader
 
-_MOST_BYTES = 64 << 20
+_MOST_BYTES = 16 << 20
+"""So far a compressed file is read again for one record."""
+
+_MOST_PLACES = 256
 
 
-def names_without_kind(places: Sequence[Place], key: str) -> list[Place]:
-    """Those of a few records that name the key and store no list under it."""
-    return [place for place in places if _is_unset(place, key)]
+class Unset:
+    """The keys that records name without a value, looked up when they are asked for."""
+
+    def __init__(self) -> None:
+        self._keys: dict[Place, frozenset[str]] = {}
+
+    def names(self, place: Place, key: str) -> bool:
+        """Whether a record names the key and stores no list under it; False where that is not known."""
+        if place not in self._keys:
+            if len(self._keys) >= _MOST_PLACES:
+                return False
+            self._keys[place] = _unset_keys(place)
+        return key in self._keys[place]
 
 
 def payload_at(place: Place) -> bytes | None:
@@ -44,11 +55,9 @@ def _found(reader: FrameReader, offset: int) -> bytes | None:
     return None
 
 
-def _is_unset(place: Place, key: str) -> bool:
+def _unset_keys(place: Place) -> frozenset[str]:
     payload = payload_at(place)
-    if payload is None:
-        return False
-    example = _core.decode_example(payload)
-    if isinstance(example, _core.Problem):
-        return False
-    return key in example and example[key] is None
+    example = None if payload is None else _core.decode_example(payload)
+    if example is None or isinstance(example, _core.Problem):
+        return frozenset()
+    return frozenset(key for key, value in example.items() if value is None)

@@ -1,0 +1,360 @@
+"""A split: a named subset of a dataset, or a view of some of its records."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from rekord import _core
+from rekord.codec.columns import Column
+from rekord.dataset.batches import Batches, Request, checked_count, usual_threads
+from rekord.dataset.finish import Batch, finisher
+from rekord.dataset.index import BLOCK_BYTES
+from rekord.dataset.indexed import IndexedDecoder
+from rekord.dataset.lazy_schema import LazySchema
+from rekord.dataset.order import Ids, Order, OrderKind, checked_seed
+from rekord.dataset.recipes import FileOrder, Recipe, Selected, Whole
+from rekord.dataset.shards import Shards
+from rekord.dataset.steps import Remainder, checked_ranks
+from rekord.errors import error
+from rekord.schema import Schema
+
+Shuffle: TypeAlias = 'bool | Literal["exact", "block"]'
+Fill: TypeAlias = "Mapping[str, Any] | None"
+Map: TypeAlias = "Callable[[Batch], Any] | None"
+
+_FILTERED_ROWS = 1024
+
+
+class Split:
+    """Records of a dataset, by number and in batches. Small to pickle, shared freely by threads.
+
+    `split[i]` is a row, `split[[3, 1, 2]]` a batch of these rows, `split[10:20]` a view, which is a Split itself.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shards: Shards,
+        schema: LazySchema,
+        *,
+        ids: Ids | None = None,
+        map: Map = None,
+        block_records: int | None = None,
+        digest: str | None = None,
+    ) -> None:
+        self.name = name
+        self._shards = shards
+        self._schema = schema
+        self._ids = ids
+        self._map = map
+        self._block_records = block_records
+        self._digest = digest
+        self._decoder: IndexedDecoder | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The record files."""
+        return self._shards.paths
+
+    @property
+    def schema(self) -> Schema:
+        """The declared schema, or the one inferred from the first records."""
+        return self._schema.get()
+
+    def __len__(self) -> int:
+        return len(self._shards) if self._ids is None else len(self._ids)
+
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, slice):
+            return self._view(self._all_ids()[which])
+        if isinstance(which, (list, tuple, np.ndarray, range)):
+            return self._mapped(self._at(self._checked_ids(which)))
+        number = _checked_number(which, len(self))
+        batch = self._mapped(self._at(self._numbered(np.array([number], np.int64))))
+        return {name: column[0] for name, column in batch.items()}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The rows one by one, in order."""
+        for batch in self.batches(_FILTERED_ROWS):
+            names = list(batch)
+            rows = len(batch[names[0]]) if names else 0
+            for row in range(rows):
+                yield {name: batch[name][row] for name in names}
+
+    def take(self, count: int) -> Split:
+        """A view of the first records."""
+        return self._view(self._all_ids()[: checked_count("count", count, least=0)])
+
+    def select(self, numbers: Sequence[int]) -> Split:
+        """A view of these records, in this order; one that is named twice comes twice."""
+        return self._view(self._checked_ids(numbers))
+
+    def filter(self, keep: Callable[[dict[str, Any]], Any], *, columns: Sequence[str] | None = None) -> Split:
+        """A view of the rows that `keep` is true of. They are read once, now: only `columns`, where given."""
+        if not callable(keep):
+            raise error(
+                "U605",
+                f"`filter` cannot use {repr(keep)[:60]}",
+                expected="a function of a row that says whether it is kept",
+                found=repr(keep)[:60],
+                do="filter(lambda row: row['label'] == 1, columns=['label'])",
+            )
+        kept: list[int] = []
+        first = 0
+        for batch in self.batches(_FILTERED_ROWS, columns=columns):
+            names = list(batch)
+            rows = len(batch[names[0]]) if names else 0
+            for row in range(rows):
+                if keep({name: batch[name][row] for name in names}):
+                    kept.append(first + row)
+            first += rows
+        return self._view(self._numbered(np.array(kept, np.int64)))
+
+    def map(self, function: Callable[[Batch], Any]) -> Split:
+        """The same records with a function applied to every batch, after those that were applied before."""
+        earlier = self._map
+
+        def both(batch: Batch) -> Any:
+            return function(batch if earlier is None else earlier(batch))
+
+        return self._copy(ids=self._ids, map=both)
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        columns: Sequence[str] | None = None,
+        shuffle: Shuffle = False,
+        seed: int = 0,
+        epoch: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        remainder: Remainder = "keep",
+        fill: Fill = None,
+        ragged: Literal["ragged", "pad"] = "ragged",
+        pad: Mapping[str, Any] | None = None,
+        map: Map = None,
+        prefetch: int = 2,
+        threads: int | None = None,
+    ) -> Batches:
+        """Decoded batches: `{column: values}` each, the last one perhaps shorter.
+
+        Fixed shapes are NumPy arrays, optional ones `rk.Optional` (dense with `fill={name: value}`); varying ones
+        `rk.Ragged` (dense with ragged="pad"); bytes, texts, images and masks `rk.Strings`. Only `columns` are
+        decoded where they are given.
+
+        `shuffle` is exact: every order of all records is possible, computed from `seed` and `epoch`, not stored;
+        "block" shuffles blocks of neighbours, for storage that reads those much faster. Ranks of a `world` share
+        each epoch: nothing twice, nothing lost. What does not fill a step of all ranks is kept, dropped, or padded
+        from the epoch's start.
+
+        `prefetch` batches are made ahead in the background by `threads`; with threads=1 and prefetch=0 nothing runs
+        in the background.
+        """
+        return Batches(
+            self.request(
+                batch_size,
+                columns=columns,
+                shuffle=shuffle,
+                seed=seed,
+                epoch=epoch,
+                rank=rank,
+                world=world,
+                remainder=remainder,
+                fill=fill,
+                ragged=ragged,
+                pad=pad,
+                map=map,
+                prefetch=prefetch,
+                threads=threads,
+            )
+        )
+
+    def request(
+        self,
+        batch_size: int,
+        *,
+        columns: Sequence[str] | None = None,
+        shuffle: Shuffle = False,
+        seed: int = 0,
+        epoch: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        remainder: Remainder = "keep",
+        fill: Fill = None,
+        ragged: Literal["ragged", "pad"] = "ragged",
+        pad: Mapping[str, Any] | None = None,
+        map: Map = None,
+        prefetch: int = 2,
+        threads: int | None = None,
+        recipe: Recipe | None = None,
+    ) -> Request:
+        """What `batches` would iterate over, checked: for feeds, which share its arguments. Can be pickled."""
+        wanted = None if columns is None else checked_columns(columns)
+        if self._schema.known:
+            self._schema.plan(wanted)  # a column that is not there is said now, not at the first batch
+        number, size, rest = checked_ranks(rank, world, remainder)
+        needs_names = fill or pad
+        names = wanted if wanted is not None else tuple(self.schema) if needs_names else ()
+        finish = finisher(names, fill=fill, ragged=ragged, pad=pad, map=self._composed(map))
+        return Request(
+            shards=self._shards,
+            plan=_Plan(self._schema, wanted),
+            recipe=self._recipe(shuffle, seed, size) if recipe is None else recipe,
+            batch_size=checked_count("batch_size", batch_size, least=1),
+            split=self.name,
+            dataset=self.digest,
+            epoch=checked_seed("epoch", epoch),
+            rank=number,
+            world=size,
+            remainder=rest,
+            finish=finish,
+            prefetch=checked_count("prefetch", prefetch, least=0),
+            threads=usual_threads() if threads is None else checked_count("threads", threads, least=1),
+        )
+
+    def to_arrow(self, *, columns: Sequence[str] | None = None) -> Any:
+        """All records as a `pyarrow.Table`."""
+        from rekord.feeds.arrow import split_to_arrow
+
+        return split_to_arrow(self, columns)
+
+    def digest(self) -> str:
+        """What tells the files of this split from others: of the manifest, or of names, sizes and times."""
+        if self._digest is None:
+            told = hashlib.sha256()
+            for path in self.paths:
+                found = os.stat(path)
+                told.update(
+                    f"{os.path.basename(path)}\0{found.st_size}\0{found.st_mtime_ns}\0".encode(
+                        errors="replace"
+                    )
+                )
+            self._digest = told.hexdigest()
+        return self._digest
+
+    def _recipe(self, shuffle: object, seed: int, world: int) -> Recipe:
+        checked = checked_seed("seed", seed)
+        kinds: dict[Any, OrderKind] = {False: "sequential", True: "exact", "exact": "exact", "block": "block"}
+        if not isinstance(shuffle, (bool, str)) or shuffle not in kinds:
+            raise error(
+                "U605",
+                f"`shuffle` cannot be {repr(shuffle)[:60]}",
+                expected='False, True, "exact" or "block"',
+                found=repr(shuffle)[:60],
+                do="shuffle=True",
+            )
+        kind = kinds[shuffle]
+        if kind == "sequential" and self._ids is None:
+            return FileOrder(self._shards)
+        block = self._usual_block() if kind == "block" else 1
+        order = Order(kind, len(self), checked, block=block, lanes=world if kind == "block" else 1)
+        return Whole(order) if self._ids is None else Selected(order, self._ids)
+
+    def _usual_block(self) -> int:
+        if self._block_records is None:
+            size_bytes = sum(os.stat(path).st_size for path in self.paths)
+            self._block_records = max(1, BLOCK_BYTES * len(self._shards) // max(size_bytes, 1))
+        return self._block_records
+
+    def _at(self, ids: Ids) -> dict[str, Column]:
+        plan = self._schema.plan(None)
+        return IndexedDecoder(self._shards, plan, _core.Pool(0)).decode(ids)
+
+    def _mapped(self, batch: Batch) -> Batch:
+        finish = finisher((), fill=None, ragged="ragged", pad=None, map=self._map)
+        return batch if finish is None else finish(batch)
+
+    def _composed(self, last: Map) -> Map:
+        first = self._map
+        if first is None or last is None:
+            return last if first is None else first
+        return lambda batch: last(first(batch))
+
+    def _all_ids(self) -> Ids:
+        return np.arange(len(self._shards), dtype=np.int64) if self._ids is None else self._ids
+
+    def _numbered(self, numbers: Ids) -> Ids:
+        return numbers if self._ids is None else self._ids[numbers]
+
+    def _checked_ids(self, numbers: Any) -> Ids:
+        size = len(self)
+        given = np.asarray(numbers)
+        if given.dtype == np.bool_ and given.shape == (size,):
+            given = np.flatnonzero(given)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise _no_records(numbers, "a list of whole numbers")
+        ids = given.astype(np.int64)
+        ids = np.where(ids < 0, ids + size, ids)
+        if ids.size and (ids.min() < 0 or ids.max() >= size):
+            raise _no_records(
+                int(given[(ids < 0) | (ids >= size)][0]), f"numbers from {-size:,} to {size - 1:,}"
+            )
+        return self._numbered(ids)
+
+    def _view(self, ids: Ids) -> Split:
+        return self._copy(ids=ids, map=self._map)
+
+    def _copy(self, *, ids: Ids | None, map: Map) -> Split:
+        return Split(
+            self.name,
+            self._shards,
+            self._schema,
+            ids=ids,
+            map=map,
+            block_records=self._block_records,
+            digest=self._digest,
+        )
+
+    def __repr__(self) -> str:
+        if self._ids is not None:
+            return f"Split({self.name!r}, {len(self):,} of its records)"
+        return f"Split({self.name!r}, {len(self.paths)} file{'s' if len(self.paths) != 1 else ''})"
+
+
+class _Plan:
+    """The plan of some columns, compiled when it is needed. Unlike a closure it can be pickled."""
+
+    def __init__(self, schema: LazySchema, columns: tuple[str, ...] | None) -> None:
+        self._schema = schema
+        self._columns = columns
+
+    def __call__(self) -> Any:
+        return self._schema.plan(self._columns)
+
+
+def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns, each once."""
+    single = isinstance(columns, (str, bytes)) or not hasattr(columns, "__iter__")
+    given: list[Any] = [columns] if single else list(columns)
+    if single or not all(isinstance(name, str) for name in given):
+        wrong = next((name for name in given if not isinstance(name, str)), columns)
+        raise error(
+            "U605",
+            f"`columns` cannot be {repr(columns)[:60]}",
+            expected="a list of column names",
+            found="one str" if isinstance(columns, str) else f"{repr(wrong)[:60]}",
+            do=f"columns=[{columns[:60]!r}]" if isinstance(columns, str) else 'columns=["label"]',
+        )
+    return tuple(dict.fromkeys(given))
+
+
+def _checked_number(which: object, size: int) -> int:
+    if isinstance(which, bool) or not hasattr(which, "__index__"):
+        raise _no_records(which, "a whole number, a list of them, or a slice")
+    number = int(which.__index__())
+    if not -size <= number < size:
+        raise _no_records(number, f"a number from {-size:,} to {size - 1:,}" if size else "no records at all")
+    return number + size if number < 0 else number
+
+
+def _no_records(found: object, expected: str) -> Exception:
+    # An IndexError too: that is what ends a loop over `split[0]`, `split[1]`, … in Python.
+    from rekord.dataset.no_record import NoRecord
+
+    return NoRecord(found, expected)

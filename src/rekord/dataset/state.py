@@ -1,0 +1,75 @@
+"""What a saved iteration says: where it is in an order, and which order that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rekord.errors import RekordError, error
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A place in an epoch, small and JSON.
+
+    `consumed` are positions that were delivered, over all ranks, never those that were only prefetched. Rank, world,
+    batch size, threads and columns are not part of it: they may differ when it is loaded.
+    """
+
+    dataset: str
+    split: str
+    order: Mapping[str, Any]
+    epoch: int
+    consumed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The state as JSON holds it."""
+        return {
+            "rekord": VERSION,
+            "dataset": self.dataset,
+            "split": self.split,
+            "order": dict(self.order),
+            "epoch": self.epoch,
+            "consumed": self.consumed,
+        }
+
+    @classmethod
+    def from_dict(cls, state: object) -> State:
+        """A state that `to_dict` made, perhaps long ago and in another process."""
+        if not isinstance(state, Mapping) or state.get("rekord") != VERSION:
+            raise _refused("a state that `state_dict()` gave", repr(state)[:60])
+        kinds = {"dataset": str, "split": str, "order": Mapping, "epoch": int, "consumed": int}
+        for name, kind in kinds.items():
+            value = state.get(name)
+            if not isinstance(value, kind) or isinstance(value, bool) or (kind is int and value < 0):  # type: ignore[operator]
+                raise _refused(f"`{name}` in the state", repr(value)[:60])
+        return cls(**{name: state[name] for name in kinds})
+
+    def check_fits(self, own: State) -> None:
+        """Raise where this is a state of another dataset or another order."""
+        for name, loaded, here, do in (
+            ("dataset", self.dataset, own.dataset, "open the dataset that the state was saved with"),
+            ("split", self.split, own.split, f"iterate over the split {self.split!r}"),
+            ("order", dict(self.order), dict(own.order), "give the same shuffle and seed as then"),
+        ):
+            if loaded != here:
+                raise error(
+                    "U650",
+                    f"the state is one of another {name}",
+                    expected=str(loaded)[:60],
+                    found=str(here)[:60],
+                    do=do,
+                )
+
+
+def _refused(expected: str, found: str) -> RekordError:
+    return error(
+        "U650",
+        "this is no state of an iteration",
+        expected=expected,
+        found=found,
+        do="load_state_dict(iterator.state_dict()), as saved",
+    )
