@@ -1,12 +1,15 @@
 """TFRecord datasets from raw data to training: write, check, explain, repair and read them."""
 
 from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
 from rekord.codec.decode import SequenceExample, decode
 from rekord.codec.encode import encode
+from rekord.dataset.concat import concat
 from rekord.dataset.dataset import Dataset, open
 from rekord.dataset.infer import infer
+from rekord.dataset.mix import mix
 from rekord.dataset.read import records
 from rekord.dataset.split import Split
 from rekord.dataset.writer import Writer
@@ -23,12 +26,7 @@ from rekord.errors import (
     UsageError,
     WireError,
 )
-from rekord.health.check import check
-from rekord.health.diff import diff
-from rekord.health.doctor import doctor
 from rekord.health.finding import Finding, Report
-from rekord.health.salvage import salvage
-from rekord.health.stats.run import stats
 from rekord.location import Location
 from rekord.schema import (
     Boxes,
@@ -46,6 +44,13 @@ from rekord.schema import (
 )
 from rekord.verbs.write import write
 from rekord.version import VERSION as _VERSION
+
+if _TYPE_CHECKING:
+    from rekord.health.check import check
+    from rekord.health.diff import diff
+    from rekord.health.doctor import doctor
+    from rekord.health.salvage import salvage
+    from rekord.health.stats.run import stats
 
 __version__ = _VERSION
 
@@ -85,12 +90,14 @@ __all__ = [
     "Writer",
     "check",
     "compat",
+    "concat",
     "decode",
     "diff",
     "doctor",
     "encode",
     "infer",
     "layouts",
+    "mix",
     "open",
     "records",
     "salvage",
@@ -99,9 +106,24 @@ __all__ = [
     "write",
 ]
 
+_VERBS = {
+    "check": "rekord.health.check",
+    "diff": "rekord.health.diff",
+    "doctor": "rekord.health.doctor",
+    "salvage": "rekord.health.salvage",
+    "stats": "rekord.health.stats.run",
+}
+
 
 def __getattr__(name: str) -> object:
     # Loaded when they are asked for: most programs that import rekord read.
     if name in ("layouts", "sources"):
         return _import_module(f"rekord.{name}")
+    if name in _VERBS:
+        globals()[name] = getattr(_import_module(_VERBS[name]), name)
+        return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -158,6 +158,10 @@ CODES: dict[str, str] = {
     "D406": "bytes do not make a tensor of the declared dtype and shape",
     "D407": "the keys of one column do not belong together",
     "D408": "a key is not in the schema that was inferred",
+    # D409 to D411: pictures that are to be decoded
+    "D409": "a picture cannot be decoded",
+    "D410": "a picture has more pixels than are decoded",
+    "D411": "a mask to be decoded is not one of class ids",
     # X5xx: datasets and the places they live in
     "X501": "no such file or folder",
     "X502": "no record files here",
@@ -202,6 +206,12 @@ CODES: dict[str, str] = {
     # X545 to X549: what `check` needs of a dataset and of the disk
     "X545": "a shard is not what dataset_info.json says",
     "X546": "there is no room to sort what was read",
+    # X547 to X549: shards read in any order, and folders of TensorFlow Datasets
+    "X547": "the index of a shard is not one of this file",
+    "X548": "a file changed while it was read",
+    "X549": "a TFDS dataset is not stored as TFRecords",
+    # X552 to X554: classes of records
+    "X552": "records have no class",
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "an optional dependency is missing",
@@ -244,6 +254,29 @@ CODES: dict[str, str] = {
     # U65x: iterating over a split
     "U650": "a state is not one of this iteration",
     "U651": "records of a compressed file cannot be read in any order",
+    # U652 to U654: what `index` was asked for
+    "U652": "a compressed file cannot have an index of this kind",
+    "U653": "two files would have one index file",
+    "U654": "an index would replace a file that is no index",
+    # U655 to U657: pictures to decode, and splits to put together
+    "U655": "there are no pictures to decode",
+    "U656": "the schemas of splits do not fit together",
+    "U657": "splits with functions of their own cannot be put together",
+    # U658 to U660: feeds for TensorFlow and Keras
+    "U658": "TensorFlow's own operations cannot do this",
+    "U659": "a function gives columns that TensorFlow cannot be told of",
+    "U660": "the parts that Keras trains on cannot be told",
+    # U665 to U669: balance, mixtures and queries
+    "U665": "records cannot be told apart by this",
+    "U666": "a split that is drawn from others has no records by number",
+    "U667": "classes cannot be balanced in this way",
+    "U668": "splits cannot be mixed in this way",
+    "U669": "a query cannot be run",
+    # U661 to U664: feeds for torch and JAX
+    "U661": "what becomes of the remainder must be chosen for several ranks",
+    "U662": "the ranks of this process cannot be told",
+    "U663": "a column cannot become a tensor",
+    "U664": "a DataLoader has more workers than can be counted",
     # H7xx: findings about data that can be read
     "H701": "named as compressed, but it is not",
     "H702": "compressed, but its name does not say so",

@@ -22,6 +22,8 @@ def test_all_is_sorted_and_names_nothing_twice() -> None:
 
 
 def test_all_is_exactly_what_the_module_exports() -> None:
+    assert set(rekord.__all__) <= set(dir(rekord))
+    assert all(hasattr(rekord, name) for name in rekord.__all__)  # some are loaded when they are asked for
     public = {
         name
         for name, value in vars(rekord).items()
@@ -31,7 +33,6 @@ def test_all_is_exactly_what_the_module_exports() -> None:
     }
     exported = {name for name in rekord.__all__ if not is_submodule(name)}
     assert public == exported
-    assert all(hasattr(rekord, name) for name in rekord.__all__)
 
 
 def is_submodule(name: str) -> bool:
@@ -43,6 +44,19 @@ def test_importing_rekord_loads_no_framework(statement: str) -> None:
     program = f"import sys; {statement}; print(*sorted(set({FRAMEWORKS}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_importing_rekord_loads_no_verb_of_health() -> None:
+    program = (
+        "import sys, rekord; print(*(name for name in sys.modules if name.startswith('rekord.health.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["rekord.health.finding"]
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'chekc'"):
+        _ = rekord.chekc
 
 
 def test_importing_rekord_is_quiet() -> None:

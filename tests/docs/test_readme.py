@@ -10,12 +10,22 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import typer
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import app, run
 from rekord.testing import damage, wire
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+READER = """\
+import tensorflow as tf
+
+SPEC = {
+    "label": tf.io.FixedLenFeature([], tf.float32),
+    "score": tf.io.FixedLenFeature([], tf.float32),
+}
+"""
 
 # How long something took, as `1 ms`, `1.1 s` or `2 min 5 s`.
 DURATION = re.compile(r"\b(?:less than )?(?:\d+ min )?\d+(?:\.\d+)? m?s\b")
@@ -31,7 +41,7 @@ def _commands(transcript: str) -> list[tuple[str, str]]:
     return list(zip(pieces[1::2], pieces[2::2], strict=True))
 
 
-TRANSCRIPT = [command for block in _blocks("console") for command in _commands(block)]
+TRANSCRIPTS = [_commands(block) for block in _blocks("console")]
 
 
 @pytest.fixture
@@ -41,6 +51,7 @@ def data(tmp_path, monkeypatch):
     intact = damage.frames(wire.example_bytes(row) for row in rows)
     (tmp_path / "train.tfrecord").write_bytes(intact)
     (tmp_path / "damaged.tfrecord").write_bytes(damage.corrupt_payload(intact, 40))
+    (tmp_path / "reader.py").write_text(READER)
     for kind in ("daisy", "rose"):
         (tmp_path / "flowers" / kind).mkdir(parents=True)
         for i in range(50):
@@ -67,7 +78,7 @@ def _picture(text: str) -> bytes:
 
 def test_the_readme_has_python_and_a_transcript():
     assert _blocks("python")
-    assert TRANSCRIPT
+    assert all(TRANSCRIPTS)
 
 
 @pytest.mark.parametrize("code", _blocks("python"))
@@ -78,23 +89,51 @@ def test_the_python_of_the_readme_runs_and_prints_what_its_comments_say(code, da
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == promised
 
 
-@pytest.mark.parametrize(("command", "shown"), TRANSCRIPT, ids=[command for command, _ in TRANSCRIPT])
-def test_a_command_of_the_readme_prints_what_is_shown(command, shown, data, capsys):
-    program, *arguments = shlex.split(command)
-    assert program == "rekord"
-    run(arguments)
-    printed = capsys.readouterr()
-    # On a terminal the two streams are one: what is said while a person waits comes before the result, or after it.
-    orders = [DURATION.sub("TIME", one) for one in (printed.out + printed.err, printed.err + printed.out)]
-    assert DURATION.sub("TIME", shown).strip() in [one.strip() for one in orders]
+@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=[each[0][0] for each in TRANSCRIPTS])
+def test_the_commands_of_the_readme_print_what_is_shown(transcript, data, capsys):
+    for command, shown in transcript:
+        program, *arguments = shlex.split(command)
+        assert program == "rekord"
+        run(arguments)
+        printed = capsys.readouterr()
+        # On a terminal the two streams are one: what is said while a person waits comes before the result, or after.
+        orders = [DURATION.sub("TIME", one) for one in (printed.out + printed.err, printed.err + printed.out)]
+        assert DURATION.sub("TIME", shown).strip() in [one.strip() for one in orders]
 
 
-def test_the_error_that_the_readme_shows_is_the_one_that_is_raised(data):
-    (shown,) = _blocks("text")
+def test_the_error_of_tensorflow_that_the_readme_shows_is_the_real_one(data):
+    import tensorflow as tf
+
+    (predicted,) = re.findall(r"^  tf says   (.*)$", README, re.MULTILINE)
+    names = {"__name__": "reader"}
+    exec(READER, names)
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        tf.io.parse_example([next(rk.records("train.tfrecord"))], names["SPEC"])
+    assert predicted in str(caught.value)
+
+
+def test_tensorflow_says_of_the_damaged_file_what_the_readme_says_it_does(data):
+    import tensorflow as tf
+
+    (said,) = re.findall(r"TensorFlow says `(.*)` about the same file", README)
+    with pytest.raises(tf.errors.DataLossError, match=said):
+        list(tf.data.TFRecordDataset("damaged.tfrecord"))
+
+
+def test_the_verbs_that_the_readme_lists_exist():
+    (listed,) = re.findall(r"^Verbs: (.*?)\. ", README, re.MULTILINE | re.DOTALL)
+    verbs = typer.main.get_command(app).commands
+    named = set(re.findall(r"`(\w+)`", listed))
+    assert {"write", "check", "doctor", "salvage", "stats", "diff"} <= named
+    assert named <= {name for name, verb in verbs.items() if not verb.hidden}
+
+
+def test_the_fields_of_an_error_that_the_readme_names_are_there(data):
+    (named,) = re.findall(r"the same facts as fields: (.*?)\. ", README, re.DOTALL)
     with pytest.raises(rk.FrameError) as caught:
         list(rk.records("damaged.tfrecord"))
+    assert all(getattr(caught.value, name) for name in re.findall(r"`(\w+)`", named))
     assert (caught.value.code, caught.value.location.record) == ("F102", 40)
-    assert caught.value.message == shown.rstrip()
 
 
 def test_the_files_that_the_readme_links_to_exist():

@@ -135,12 +135,43 @@ def test_warnings_and_notes_are_told_apart_and_are_no_failure(
     assert lines[-1] == "next: rekord explain H722"
 
 
-def test_errors_beside_notes_are_counted_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("payloads", "code", "said"),
+    [
+        ([{"a": [1], "b": [2]}] * 3, "H789", "3 of 3 rows are there more than once"),
+        ([{"x": [b"a" * 5000]}] * 40, "H786", "`x` has only 1 different value in 40 records"),
+        (
+            [{"x": [bytes([i % 30]) * 5000]} for i in range(60)],
+            "H786",
+            "the same `x` is there more than once: 10 more",
+        ),
+    ],
+)
+def test_a_message_that_says_how_many_is_not_followed_by_a_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], payloads: list[dict[str, list]], code: str, said: str
+) -> None:
+    (tmp_path / "a.tfrecord").write_bytes(frames(map(example_bytes, payloads)))
+    assert run(["check", str(tmp_path), "--max-findings", "100"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(code)]
+    assert lines[-1].endswith(f": {said}")
+
+
+def test_an_empty_shard_is_said_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shard(folder, 1).write_bytes(b"")
+    assert run(["check", str(folder)]) == 0
+    codes = [line[:4] for line in capsys.readouterr().out.splitlines() if line.startswith("H")]
+    assert codes == ["H781"]
+    assert run(["check", str(shard(folder, 1))]) == 0
+    codes = [line[:4] for line in capsys.readouterr().out.splitlines() if line.startswith("H")]
+    assert codes == ["H703"]
+
+
+def test_errors_beside_warnings_are_counted_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shard(folder, 0).write_bytes(b"")
     shard(folder, 1).write_bytes(corrupt_length(GOOD, 3))
     assert run(["check", str(folder)]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-2].startswith("3 findings (1 error, 1 warning, 1 note) · ")
+    assert lines[-2].startswith("2 findings (1 error, 1 warning) · ")
     assert lines[-1] == "next: rekord explain F101"
 
 

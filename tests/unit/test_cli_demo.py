@@ -19,22 +19,45 @@ def test_the_tour_keeps_its_data_in_a_folder_that_is_given(
     text = capsys.readouterr().out
     for step in range(1, len(demo.STEPS) + 1):
         assert f"{step}. " in text
-    assert f"$ rekord check {place}/shapes\nall good · 4 files · 400 records" in text
     assert f"$ rekord write {place}/photos {place}/dataset --split train=0.9,val=0.1\n" in text
     assert f"{place}/dataset: 120 records, " in text
     assert f"$ rekord check {place}/dataset\nall good · 2 files · 120 records" in text
-    assert "398 of 400 records read" in text
+    assert f"$ rekord stats {place}/dataset\n{place}/dataset · 120 records · 9 features · 2 files" in text
+    assert "compared with train: " in text
+    assert f"$ rekord doctor {place}/shapes-broken\nH804  bytes were changed after writing\n" in text
+    assert "\n  tf says   corrupted record at 9689\n" in text
+    assert "\nH805  the writer never finished the file\n" in text
+    assert f"$ rekord salvage {place}/shapes-broken {place}/shapes-repaired\nF102  " in text
+    assert f"kept 398 records · lost an unknown number · 2 gaps · wrote {place}/shapes-repaired/\n" in text
     assert "398 of 398 are byte for byte what was written" in text
+    assert f"$ rekord check {place}/shapes-repaired\nall good · 4 files · 398 records" in text
     assert rk.check(place / "shapes").ok
     broken = rk.check(place / "shapes-broken")
     assert [(each.code, each.record) for each in broken.findings] == [("F102", 42), ("F104", 99)]
+
+
+def test_the_steps_of_the_tour_are_apart_and_nothing_else_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["demo", str(tmp_path / "demo")]) == 0
+    printed = capsys.readouterr()
+    assert "\n\n\n" not in printed.out
+    assert "\x1b" not in printed.out
+    # `write` alone says on stderr what it is about to do.
+    assert [line.split()[0] for line in printed.err.splitlines()] == [
+        "source:",
+        "forecast:",
+        "of",
+        "reading",
+        "writing",
+    ]
 
 
 def test_the_data_is_always_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a", "b"):
         assert run(["demo", str(tmp_path / name)]) == 0
     files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.tfrecord"))
-    assert len(files) == 10
+    assert len(files) == 14
     for path in files:
         assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes()
 

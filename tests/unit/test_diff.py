@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 import random
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -466,6 +469,32 @@ def test_a_shard_of_another_length_is_a_finding_and_is_read(tmp_path: Path) -> N
     assert [each.code for each in found.findings] == ["X516"]
 
 
+def test_a_manifest_that_cannot_be_used_is_a_finding_and_the_shards_go_by_their_names(tmp_path: Path) -> None:
+    a, b = (written(tmp_path / side, ROWS) for side in "ab")
+    (tmp_path / "b" / "rekord.json").write_text("{")
+    found = rk.diff(a, b)
+    assert counts(found) == (0, 0, 0, 0)
+    assert not found.complete
+    assert [(each.code, each.path) for each in found.findings] == [
+        ("X515", str(tmp_path / "b" / "rekord.json"))
+    ]
+
+
+def test_a_tfds_folder_has_the_splits_that_it_names(tmp_path: Path) -> None:
+    a = written(tmp_path / "a", ROWS, split={"train": 0.5, "test": 0.5}, shards=1)
+    b = tmp_path / "b"
+    b.mkdir()
+    splits = []
+    for name, split in rk.open(a).splits.items():
+        shutil.copy(
+            tmp_path / "a" / f"{name}-00000-of-00001.tfrecord", b / f"pets-{name}.tfrecord-00000-of-00001"
+        )
+        splits.append({"name": name, "shardLengths": [str(len(split))]})
+    (b / "dataset_info.json").write_text(json.dumps({"name": "pets", "splits": splits}))
+    found = rk.diff(a, b)
+    assert (found.same, sorted(found.splits), found.findings) == (True, ["test", "train"], [])
+
+
 def test_equal_manifests_are_taken_at_their_word_unless_told_to_read(tmp_path: Path) -> None:
     a = written(tmp_path / "a", ROWS)
     b = str(tmp_path / "b")
@@ -474,7 +503,8 @@ def test_equal_manifests_are_taken_at_their_word_unless_told_to_read(tmp_path: P
     assert found.same
     assert found.by_manifests
     assert found.remarks == [
-        "nothing was read: the manifests list the same checksums, and the files are as long as they say"
+        "nothing was read: the manifests list the same checksums, and the files are as long as they say; "
+        "`--read`, in Python read=True, compares the records themselves"
     ]
     assert found.counts["b"]["records"] == 200
     shard = tmp_path / "b" / "train-00000-of-00001.tfrecord"
@@ -482,6 +512,29 @@ def test_equal_manifests_are_taken_at_their_word_unless_told_to_read(tmp_path: P
     assert rk.diff(a, b).same
     assert not rk.diff(a, b, read=True).same
     assert [each.code for each in rk.diff(a, b, read=True).findings] == ["F102"]
+
+
+@pytest.mark.parametrize("key", [None, "id"])
+def test_a_full_disk_for_what_does_not_fit_into_memory_names_the_variable_that_chooses_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    a = put(tmp_path / "a.tfrecord", ROWS)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(external_sort.ExternalSort.__init__, "__defaults__", (1,))
+
+    class Full:
+        def write(self, data: Any) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **options: Full())
+    with pytest.raises(rk.DatasetError) as caught:
+        rk.diff(a, a, key=key)
+    assert (caught.value.code, caught.value.location.path) == ("X546", str(tmp_path))
+    assert caught.value.found == os.strerror(errno.ENOSPC)
+    assert "TMPDIR" in (caught.value.do or "")
+    assert os.listdir(tmp_path) == ["a.tfrecord"]
 
 
 def test_compressed_files_give_examples_too(tmp_path: Path) -> None:

@@ -71,17 +71,18 @@ def test_labels_of_255_are_an_ignore_that_was_not_declared(tmp_path: Path) -> No
     assert found.diagnoses[0].records_affected == 5
 
 
-def grey(value: int) -> bytes:
+def grey(value: int, corner: int = 0) -> bytes:
     out = io.BytesIO()
     pixels = np.zeros((16, 16), np.uint8)
     pixels[3, 4] = value
+    pixels[0, 0] = corner
     Image.fromarray(pixels).save(out, "PNG")
     return out.getvalue()
 
 
 @pytest.mark.parametrize("place", [0, 5, 9])
 def test_masks_with_255_want_an_ignore(tmp_path: Path, place: int) -> None:
-    rows: list[Row] = [{"image": [grey(0)], "mask": [grey(255 if i == place else 2)]} for i in range(10)]
+    rows: list[Row] = [{"image": [grey(0, i)], "mask": [grey(255 if i == place else 2)]} for i in range(10)]
     path = write(tmp_path / "a.tfrecord", rows)
     columns = {"image": rk.Image(), "mask": rk.Mask(classes=3)}
     found = rk.doctor(path, schema=rk.Schema(columns))

@@ -110,7 +110,7 @@ def test_bytes_of_another_dtype_than_the_schema_declares(tmp_path: Path, dtype: 
 
 
 def test_bytes_of_another_shape_than_the_schema_declares(tmp_path: Path) -> None:
-    rows: list[Row] = [{"cube": [bytes(range(100))]} for _ in range(12)]
+    rows: list[Row] = [{"cube": [bytes(range(i, i + 100))]} for i in range(12)]
     schema = rk.Schema({"cube": rk.Tensor("uint8", shape=(SIDE, SIDE, 3))})
     found = rk.doctor(write(tmp_path / "a.tfrecord", rows), schema=schema)
     assert codes(found) == {"H826"}
@@ -198,11 +198,11 @@ def test_small_numbers_in_float_lists_say_what_they_would_take(tmp_path: Path) -
     assert "about 160 kB as stored, 40 kB as one byte string a record" in found.diagnoses[0].evidence[-1]
 
 
-def png(mode: str) -> bytes:
+def png(mode: str, number: int = 0) -> bytes:
     out = io.BytesIO()
-    Image.fromarray(np.arange(SIDE * SIDE, dtype=np.uint8).reshape(SIDE, SIDE) % 3).convert(mode).save(
-        out, "PNG"
-    )
+    pixels = np.arange(SIDE * SIDE, dtype=np.uint8).reshape(SIDE, SIDE) % 3
+    pixels[0, 0] += number
+    Image.fromarray(pixels).convert(mode).save(out, "PNG")
     return out.getvalue()
 
 
@@ -226,7 +226,7 @@ def test_masks_of_colours_become_garbage(tmp_path: Path, mode: str, words: str, 
 
 
 def test_masks_that_a_schema_declares_are_held_against_it(tmp_path: Path) -> None:
-    rows: list[Row] = [{"image": [png("RGB")], "mask": [png("P")]} for _ in range(5)]
+    rows: list[Row] = [{"image": [png("RGB", i)], "mask": [png("P")]} for i in range(5)]
     schema = rk.Schema({"image": rk.Image(), "mask": rk.Mask(classes=3)})
     found = rk.doctor(write(tmp_path / "a.tfrecord", rows), schema=schema)
     assert [(each.code, each.feature, each.records_affected) for each in found.diagnoses] == [

@@ -18,6 +18,7 @@ from rekord.health.finding import Report
 from rekord.health.stats import accumulate
 from rekord.health.stats.accumulate import Accumulator
 from rekord.health.stats.report import part_of
+from rekord.schema.tfds import features_from_schema, label_files
 from rekord.testing import corrupt_payload, example_bytes, frames, sequence_bytes
 
 
@@ -225,6 +226,43 @@ def test_the_manifest_gives_splits_and_class_names(tmp_path):
     assert sorted(found.splits) == ["test", "train"]
     assert found.features["label"].classes == {"cat": 30, "dog": 10}
     assert found.ok
+
+
+def test_a_tfds_folder_gives_splits_and_class_names(put_records, tmp_path):
+    for name, labels in (("train", [0, 0, 1]), ("test", [1])):
+        put_records(
+            [example_bytes({"label": [label]}) for label in labels], f"pets-{name}.tfrecord-00000-of-00001"
+        )
+    splits = [
+        {"name": "train", "shardLengths": ["3"]},
+        {"name": "test", "shardLengths": ["1"]},
+    ]
+    (tmp_path / "dataset_info.json").write_text(json.dumps({"name": "pets", "splits": splits}))
+    schema = rk.Schema({"label": rk.Label(["cat", "dog"])})
+    (tmp_path / "features.json").write_text(json.dumps(features_from_schema(schema)))
+    for name, content in label_files(schema).items():
+        (tmp_path / name).write_bytes(content)
+    found = rk.stats(tmp_path)
+    assert list(found.splits) == ["train", "test"]
+    assert found.features["label"].classes == {"cat": 2, "dog": 2}
+    assert found.ok
+
+
+def test_a_file_that_the_manifest_does_not_list_is_not_read(put_records, tmp_path):
+    rk.write([{"x": i} for i in range(4)], tmp_path / "out", progress=False, workers=1)
+    put_records([example_bytes({"x": [100]})], "out/more.tfrecord")
+    found = rk.stats(tmp_path / "out")
+    assert (found.records, list(found.splits), found.ok) == (4, ["train"], True)
+
+
+def test_a_manifest_that_cannot_be_used_is_damage_and_the_shards_go_by_their_names(tmp_path):
+    rk.write([{"x": i} for i in range(4)], tmp_path / "out", progress=False, workers=1)
+    (tmp_path / "out" / "rekord.json").write_text("{")
+    found = rk.stats(tmp_path / "out")
+    assert [(each.code, each.path) for each in found.damage] == [
+        ("X515", str(tmp_path / "out" / "rekord.json"))
+    ]
+    assert (found.records, list(found.splits)) == (4, ["train"])
 
 
 def test_a_missing_shard_is_damage_and_the_rest_is_read(put_records, tmp_path):

@@ -89,7 +89,7 @@ def test_every_chart_can_be_heard(hostile):
 def test_a_chart_says_its_range_and_where_most_values_are():
     drawn = ElementTree.fromstring(histogram([0.0, 1.0, 2.0], [1, 3], "x"))
     assert drawn.get("aria-label") == "x: from 0 to 2; most, 75%, from 1 to 2"
-    assert len(drawn.findall("rect")) == 2
+    assert len(list(drawn.iter("rect"))) == 2
 
 
 def test_damage_is_said_on_top(put_file):
@@ -139,6 +139,17 @@ def test_text_stands_out_from_its_ground(theme, ink, paper):
     found = {name: re.findall(rf"--{name}: (#[0-9a-f]{{6}})", STYLE)[theme] for name in (ink, paper)}
     low, high = sorted(luminance(colour) for colour in found.values())
     assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+def test_every_line_of_the_sheet_is_understood():
+    """A property that was broken by a line end is dropped by browsers in silence."""
+    without_blocks = re.sub(r"@media[^{]*", "", STYLE)
+    declarations = [
+        part.strip() for block in re.findall(r"{([^{}]*)}", without_blocks) for part in block.split(";")
+    ]
+    broken = [one for one in declarations if one and not re.fullmatch(r"-{0,2}[a-z-]*[a-z]: \S[^:]*", one)]
+    assert declarations
+    assert broken == []
 
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -173,7 +173,36 @@ def test_tables_that_overflowed_can_be_merged_in_any_grouping():
 def test_with_many_features_each_may_keep_less():
     room = Room()
     assert room.keys == 10_000
-    room.features = 4_000
+    room.features = 1_000
     assert room.keys == 1_000
     room.features = 10**7
     assert room.keys == 100
+
+
+def test_smaller_counts_of_distinct_hashes_are_those_that_a_larger_one_folds_to():
+    hashes = spread(np.arange(50_000, dtype=np.uint64))
+    small, large = DistinctCount(10), DistinctCount()
+    for one in (small, large):
+        one.add(hashes)
+    empty = DistinctCount(10)
+    empty.merge(large)
+    assert empty.estimate() == small.estimate()
+    large.merge(DistinctCount(10))
+    assert large.estimate() == small.estimate()
+    assert abs(small.estimate() / 50_000 - 1) < 0.1
+
+
+def test_of_very_many_features_each_keeps_little():
+    room = Room()
+    room.features = 10_000
+    quantiles = Quantiles(np.int64, room.exact_values)
+    distinct = Distinct(np.int64, lambda keys: spread(keys.astype(np.uint64)), named=False)
+    values = np.arange(100_000)
+    for begin in range(0, len(values), 1000):
+        part = values[begin : begin + 1000]
+        quantiles.add_sorted(part)
+        distinct.add(part, np.ones(len(part), np.int64), room)
+    assert sum(len(level) for level in quantiles._levels) * 8 < 16_000
+    assert abs(quantiles.at([0.5])[0] / 50_000 - 1) < 0.02
+    assert len(distinct.keys) <= room.tracked_keys == 100
+    assert abs(distinct.unique / 100_000 - 1) < 0.1

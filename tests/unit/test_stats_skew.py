@@ -27,7 +27,7 @@ def skew(put_records, tmp_path):
 
 
 def numbers(values, dtype=np.float32):
-    found = Numbers(dtype)
+    found = Numbers(dtype, Room())
     found.add(np.array(values, dtype), Room())
     return found
 

@@ -32,6 +32,8 @@ TABLE = [
         "D403",
         "`label` is stored as string, and read as float",
     ),
+    # what a person may have kept of it
+    ("Key: label. Data types don't match…", "D403", "`label` is stored as another type than it is read as"),
     (
         "Name: <unknown>, Key: x/y, Index: 7.  Data types don't match. Expected type: float, Actual type: int64",
         "D403",

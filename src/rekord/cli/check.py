@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,6 +37,7 @@ LISTED_PER_CODE = 10
 _SEVERITIES = ("error", "warning", "note")
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _DAMAGE_CODES = ("F101", "F102", "F103", "F104", "F105")
+_SAYS_HOW_MANY = re.compile(r"\d (?:records?|rows?|more)\b")
 _HINT = "rekord check PATH --max-findings 1000"
 
 
@@ -63,7 +66,7 @@ def check(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Read every record and say what is wrong, and where. Exit code 1 where there is an error."""
+    """Say what is wrong, and where. Every record is read. Exit code 1 where there is an error."""
     from rekord.cli import write_options
     from rekord.health import check as health
 
@@ -93,8 +96,11 @@ def check_aloud(
     place = look_at(path)
     listing = Listing(shown_below(path if isinstance(path, str) else "", place.paths), max_findings)
     began = time.perf_counter()
-    with Progress(report, files=len(place.paths)) as progress:
-        for finding in checked(place, report, schema):
+    with (
+        Progress(report, files=len(place.paths)) as progress,
+        closing(checked(place, report, schema)) as findings,
+    ):
+        for finding in findings:
             report.errors += finding.severity == "error"
             lines = listing.lines(finding)
             if lines:
@@ -200,6 +206,8 @@ class Listing:
             place.append(f"feature `{cut(clean(finding.feature))}`")
         severity = "" if finding.severity == "error" else f"{finding.severity}: "
         several = f" (in {count(finding.count, 'record')})" if finding.count > 1 else ""
+        if _SAYS_HOW_MANY.search(finding.message):
+            several = ""
         message = f"{severity}{clean(finding.message)}{several}"
         return [(finding.code, _STYLES[finding.severity]), f"  {'  '.join(place)}   {message}"]
 

@@ -34,6 +34,7 @@ class Tour:
     written: str
     good: str
     broken: str
+    repaired: str
     steps: int = 0
 
     def step(self, title: str, command: str | None = None) -> None:
@@ -56,7 +57,7 @@ def demo(
         ),
     ] = None,
 ) -> int:
-    """Take a short tour on generated data: write, check, show, break, explain."""
+    """Take a short tour on generated data. Write, check, look inside, break a copy, find out why, mend it."""
     began = time.perf_counter()
     with _place(folder) as place:
         tour = Tour(
@@ -64,6 +65,7 @@ def demo(
             written=os.path.join(place, "dataset"),
             good=os.path.join(place, "shapes"),
             broken=os.path.join(place, "shapes-broken"),
+            repaired=os.path.join(place, "shapes-repaired"),
         )
         for step in STEPS:
             step(tour)
@@ -137,9 +139,12 @@ def refuse_row(tour: Tour) -> None:
         out.say(refusal.message)
 
 
-def check_dataset(tour: Tour) -> None:
-    """Every length, checksum and message is verified."""
-    _check(tour, tour.good, "Check these too")
+def describe_dataset(tour: Tour) -> None:
+    """What each feature holds, how many there are of each class, and whether the splits are alike."""
+    from rekord.cli.stats import stats
+
+    tour.step("See what it holds", f"rekord stats {shlex.quote(tour.written)}")
+    stats(tour.written)
 
 
 def show_record(tour: Tour) -> None:
@@ -214,52 +219,49 @@ def read_batches(tour: Tour) -> None:
         out.say(f"  {name:<10} {shown}")
 
 
-def read_good_records(tour: Tour) -> None:
-    """The records around the damage, compared with what was written."""
+def ask_the_doctor(tour: Tour) -> None:
+    """Why the copy is broken, and what TensorFlow will say of it."""
+    from rekord.cli.doctor import doctor
+
+    tour.step("Ask why it is broken", f"rekord doctor {shlex.quote(tour.broken)}")
+    doctor([tour.broken])
+
+
+def salvage_copy(tour: Tour) -> None:
+    """Everything that is intact, compared with what was written."""
     from collections import Counter
 
-    from rekord.dataset.read import record_files, records
+    from rekord.cli.salvage import salvage
+    from rekord.dataset.read import records
 
-    tour.step("Read the good records back from the broken copy")
-    written = list(records(tour.good))
-    began = time.perf_counter()
-    survivors = [payload for path in record_files(tour.broken) for payload in intact_payloads(path)]
-    took = duration(time.perf_counter() - began)
-    same = (Counter(survivors) & Counter(written)).total()
-    out.say(f"{len(survivors):,} of {count(len(written), 'record')} read, in {took}")
-    out.say(f"{same:,} of {len(survivors):,} are byte for byte what was written")
+    command = f"rekord salvage {shlex.quote(tour.broken)} {shlex.quote(tour.repaired)}"
+    tour.step("Get every intact record back", command)
+    salvage(tour.broken, tour.repaired)
+    written, kept = Counter(records(tour.good)), Counter(records(tour.repaired))
+    out.say(f"{(kept & written).total():,} of {kept.total():,} are byte for byte what was written")
+
+
+def check_salvaged(tour: Tour) -> None:
+    """What was salvaged is a sound dataset."""
+    _check(tour, tour.repaired, "Check what came back")
 
 
 STEPS = (
     draw_photos,
     write_photos,
     check_photos,
+    describe_dataset,
     show_record,
     write_dataset,
     refuse_row,
-    check_dataset,
     read_batches,
     break_copy,
     check_broken_copy,
     explain_finding,
-    read_good_records,
+    ask_the_doctor,
+    salvage_copy,
+    check_salvaged,
 )
-
-
-def intact_payloads(path: str) -> Iterator[bytes]:
-    """Every payload of a file that can still be read, whatever lies between them."""
-    from rekord.dataset.read import open_frames
-    from rekord.errors import RekordError
-
-    with open_frames(path) as reader:
-        goes_on = True
-        while goes_on:
-            goes_on = False
-            try:
-                for stretch in reader.stretches():
-                    yield from stretch.payloads()
-            except RekordError as failure:
-                goes_on = reader.recover(failure)[1]
 
 
 def _check(tour: Tour, folder: str, title: str) -> None:

@@ -33,18 +33,19 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Say why record files make trouble, how bad it is and what to do. Nothing is written."""
+    """Say why it is wrong, and what to do. Grouped by cause, worst first. Nothing is written."""
     from rekord.cli.progress import Progress
-    from rekord.dataset.read import record_files
-    from rekord.health.doctor import doctor_files, loaded_schema, loaded_spec, place_of_all
+    from rekord.health.doctor import doctor_place, loaded_schema, loaded_spec, place_of_all
     from rekord.health.finding import Report
+    from rekord.health.place import look_at
 
     loaded, wanted = loaded_schema(schema), loaded_spec(spec)
-    files = record_files(paths[0] if len(paths) == 1 else paths)
+    place = look_at(paths[0] if len(paths) == 1 else paths)
+    files = place.paths
     asked = paths[0] if len(paths) == 1 else place_of_all(files)
     report = Report()
     with Progress(report, files=len(files)):
-        found = doctor_files(files, asked=asked, schema=loaded, spec=wanted, report=report)
+        found = doctor_place(place, asked=asked, schema=loaded, spec=wanted, report=report)
     if as_json:
         out.say_json(found.to_dict())
     else:

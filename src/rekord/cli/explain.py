@@ -33,7 +33,7 @@ def explain(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Say what an error code, or a message of TensorFlow, means, how it comes about and what to do."""
+    """Say what a code or a message means. How it comes about, and what to do; TensorFlow's messages too."""
     if not words:
         _list_codes(as_json=as_json)
         return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-_WIDTH = 100
+_WIDTH = 80
 
 
 class Command(TyperCommand):

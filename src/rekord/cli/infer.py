@@ -42,7 +42,7 @@ def infer(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the schema's JSON.")] = False,
 ) -> int:
-    """Propose a schema that the records fit, with the evidence for it."""
+    """Propose a schema that the records fit. The evidence for it is given too."""
     from rekord.dataset.infer import infer as infer_quietly
 
     schema = infer_quietly(path, limit=limit, kind=kind.value if kind else None)

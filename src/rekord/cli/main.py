@@ -17,6 +17,7 @@ from rekord.cli.diff import diff
 from rekord.cli.doctor import doctor
 from rekord.cli.explain import explain
 from rekord.cli.help import Command, Group
+from rekord.cli.index import index
 from rekord.cli.infer import infer
 from rekord.cli.render import clean, cut, failure_lines
 from rekord.cli.salvage import salvage
@@ -56,7 +57,7 @@ def root(
         raise typer.Exit(WRONG_USAGE)
 
 
-for verb in (write, check, doctor, salvage, stats, diff, show, infer, demo):
+for verb in (write, check, doctor, salvage, stats, diff, show, infer, index, demo):
     app.command(cls=Command)(verb)
 # A message that was pasted without quotes may have words that look like options.
 app.command(cls=Command, context_settings={"ignore_unknown_options": True})(explain)

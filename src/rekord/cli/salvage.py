@@ -30,7 +30,7 @@ def salvage(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Copy every intact record to a new place and list what is lost. Exit code 1 where there are gaps."""
+    """Copy every intact record to a new place. Lists what is lost. Exit code 1 where there are gaps."""
     from rekord.health.salvage import salvaged
     from rekord.health.salvage_copy import SalvageReport
 

@@ -55,7 +55,7 @@ def show(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Show records: which features they have, and what is in them."""
+    """Show records in the terminal. Which features they have, and what is in them."""
     from rekord.cli.features import json_of, lines_of
     from rekord.cli.messages import message
     from rekord.dataset.read import record_files

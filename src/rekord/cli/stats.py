@@ -40,7 +40,7 @@ def stats(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Say what each feature holds: ranges, distributions, classes, image sizes, and how splits differ.
+    """Say what each feature holds. Ranges, distributions, classes, image sizes, and how splits differ.
 
     Damage is passed over and said; the exit code is then 1.
     """

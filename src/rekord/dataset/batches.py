@@ -40,6 +40,7 @@ class Request:
     rank: int = 0
     world: int = 1
     remainder: Remainder = "keep"
+    pictures: Callable[[Batch], Batch] | None = None  # decodes them; its errors name the row in the batch
     finish: Callable[[Batch], Batch] | None = None
     prefetch: int = 2
     threads: int = 1
@@ -170,13 +171,16 @@ def _streamed(request: Request, consumed: int) -> Iterator[tuple[Batch, int]]:
         return (request.finish(batch) if request.finish else batch), rows
 
     if request.threads == 1 and request.prefetch == 0:
-        made = decode_inline(paths, plan, request.batch_size, after=finished, skip=skip)
+        made = decode_inline(
+            paths, plan, request.batch_size, after=finished, pictures=request.pictures, skip=skip
+        )
     else:
         made = decode_threaded(
             paths,
             plan,
             request.batch_size,
             after=finished,
+            pictures=request.pictures,
             threads=request.threads,
             prefetch=request.prefetch,
             skip=skip,
@@ -213,7 +217,7 @@ def _indexed(request: Request, epoch: int, consumed: int) -> Iterator[tuple[Batc
         try:
             decoder = idle.pop()
         except IndexError:
-            decoder = IndexedDecoder(request.shards, plan, pool)
+            decoder = IndexedDecoder(request.shards, plan, pool, request.pictures)
         batch = decoder.decode(ids)
         idle.append(decoder)  # not after a failure: it may hold half a batch
         return request.finish(batch) if request.finish else batch

@@ -15,8 +15,11 @@ from rekord.dataset.names import check_complete, splits_of
 from rekord.dataset.read import PathLike, record_files
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
+from rekord.dataset.tfds_splits import tfds_listing
 from rekord.errors import error, located
 from rekord.schema import Schema
+from rekord.schema.tfds import INFO_NAME, read_tfds_folder
+from rekord.storage.anywhere import kind_of
 
 
 def open(
@@ -27,7 +30,8 @@ def open(
 ) -> Dataset:
     """The dataset in a record file, a folder or a glob, without reading it.
 
-    A folder with a manifest (`rekord.json`) is what the manifest says. Elsewhere file names tell the splits.
+    A folder with a manifest (`rekord.json`) is what the manifest says, one of TensorFlow Datasets what its
+    `dataset_info.json` and `features.json` say. Elsewhere file names tell the splits.
     Without a schema one is inferred from the first records when it is needed (10,000 of them, or 64 MiB); `kind`
     then says whether they are Examples or SequenceExamples, where that is not to be guessed. An incomplete set
     of `-of-N` shards is refused unless `allow_missing`.
@@ -36,13 +40,15 @@ def open(
         schema = Schema.load(schema)
     _check_kind(kind, schema)
     listed = _listed(path, schema, allow_missing=allow_missing)
+    if listed is None:
+        listed = _listed_by_tfds(path, schema, kind, allow_missing=allow_missing)
     if listed is not None:
         return listed
     paths = record_files(path)
     named = isinstance(path, (str, os.PathLike))
-    root = os.fspath(path) if named and os.path.isdir(os.fspath(path)) else None  # type: ignore[arg-type]
+    root = os.fspath(path) if named and kind_of(os.fspath(path)) == "folder" else None  # type: ignore[arg-type]
     # A file that was named itself is what was wanted, whatever its name says of others.
-    if not allow_missing and not (named and os.path.isfile(os.fspath(path))):  # type: ignore[arg-type]
+    if not allow_missing and not (named and kind_of(os.fspath(path)) == "file"):  # type: ignore[arg-type]
         check_complete(paths)
     declared = LazySchema(paths, schema, kind)
     splits = splits_of(paths, root)
@@ -54,7 +60,7 @@ def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Data
     if not isinstance(path, (str, os.PathLike)):
         return None
     folder = os.fspath(path)
-    if not isinstance(folder, str) or not os.path.isfile(manifest_path(folder)):
+    if not isinstance(folder, str) or kind_of(manifest_path(folder)) != "file":
         return None
     manifest = read_manifest(folder)
     found: dict[str, list[tuple[str, int]]] = {}
@@ -79,6 +85,26 @@ def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Data
             digest=digest,
         )
         for name, shards in found.items()
+    ]
+    return Dataset(splits, declared)
+
+
+def _listed_by_tfds(
+    path: object, schema: Schema | None, kind: Kind | None, *, allow_missing: bool
+) -> Dataset | None:
+    """The dataset that the files of TensorFlow Datasets tell of, where there are such."""
+    if not isinstance(path, (str, os.PathLike)):
+        return None
+    folder = os.fspath(path)
+    listing = tfds_listing(folder, allow_missing=allow_missing) if isinstance(folder, str) else None
+    if listing is None:
+        return None
+    if schema is None and kind != "sequence" and (told := read_tfds_folder(folder)) is not None:
+        schema = told.schema
+    declared = LazySchema([shard for paths, _ in listing.splits.values() for shard in paths], schema, kind)
+    splits = [
+        Split(name, Shards(paths, counts, told_by=INFO_NAME), declared)
+        for name, (paths, counts) in listing.splits.items()
     ]
     return Dataset(splits, declared)
 

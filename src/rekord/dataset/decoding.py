@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Condition
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from rekord import _core
 from rekord.codec.assemble import assemble, cut_to
@@ -22,6 +22,8 @@ from rekord.location import Location
 from rekord.records.slabs import Segment, SlabReader
 
 Made = TypeVar("Made")
+Pictures: TypeAlias = "Callable[[dict[str, Column]], dict[str, Column]] | None"
+"""What decodes the pictures of a batch. It may refuse a row, unlike what comes `after`."""
 
 _IDLE_BYTES = 256 << 20
 
@@ -98,8 +100,9 @@ class _Files:
 class _Decoder:
     """Fills one batch from pieces."""
 
-    def __init__(self, plan: CodecPlan, pool: _core.Pool) -> None:
+    def __init__(self, plan: CodecPlan, pool: _core.Pool, pictures: Pictures) -> None:
         self._plan = plan
+        self._pictures = pictures
         self._batch = new_batch(plan, pool)
         self._pieces: list[tuple[int, Piece]] = []  # with the first row of each
 
@@ -133,7 +136,8 @@ class _Decoder:
         failure = None
         while rows:
             try:
-                return [assemble(self._plan, taken, rows)], failure
+                batch = assemble(self._plan, taken, rows)
+                return [batch if self._pictures is None else self._pictures(batch)], failure
             except RekordError as met:
                 if met.location.row is None:
                     raise
@@ -203,6 +207,7 @@ def decode_inline(
     batch_size: int,
     *,
     after: Callable[[dict[str, Column]], Made],
+    pictures: Pictures = None,
     skip: int = 0,
 ) -> Iterator[Made]:
     """What `after` makes of each batch, read and decoded by the caller's thread when it asks for it.
@@ -211,7 +216,7 @@ def decode_inline(
     """
     pool = new_pool()
     files = _Files(paths, pool, reuse=True, skip=skip)
-    decoder = _Decoder(plan, pool)
+    decoder = _Decoder(plan, pool, pictures)
     try:
         while True:
             try:
@@ -242,6 +247,7 @@ def decode_threaded(
     batch_size: int,
     *,
     after: Callable[[dict[str, Column]], Made],
+    pictures: Pictures = None,
     threads: int,
     prefetch: int,
     skip: int = 0,
@@ -266,7 +272,7 @@ def decode_threaded(
         try:
             decoder = idle.pop()
         except IndexError:
-            decoder = _Decoder(plan, pool)
+            decoder = _Decoder(plan, pool, pictures)
         decoded = [result for job in jobs for result in _decode_job(decoder, job)]
         # Not after a failure of ours, such as a lack of memory: it may hold half a batch.
         idle.append(decoder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rekord import _core
 from rekord.codec.assemble import assemble
 from rekord.codec.columns import Column
@@ -16,12 +18,19 @@ from rekord.location import Location
 
 
 class IndexedDecoder:
-    """Decodes records of some shards by a plan, batch after batch, for one thread."""
+    """Decodes records of some shards by a plan, and perhaps their pictures, batch after batch, for one thread."""
 
-    def __init__(self, shards: Shards, plan: CodecPlan, pool: _core.Pool) -> None:
+    def __init__(
+        self,
+        shards: Shards,
+        plan: CodecPlan,
+        pool: _core.Pool,
+        pictures: Callable[[dict[str, Column]], dict[str, Column]] | None = None,
+    ) -> None:
         self._shards = shards
         self._plan = plan
         self._pool = pool
+        self._pictures = pictures
         self._batch = new_batch(plan, pool)
 
     def decode(self, ids: Ids) -> dict[str, Column]:
@@ -32,7 +41,8 @@ class IndexedDecoder:
         if frame is not None or row is not None:
             raise self._failure(ids, gathered.slab, consumed, size, frame, row)
         try:
-            return assemble(self._plan, self._batch.take(), len(ids))
+            batch = assemble(self._plan, self._batch.take(), len(ids))
+            return batch if self._pictures is None else self._pictures(batch)
         except RekordError as failure:
             bad = failure.location.row
             if bad is not None:

@@ -12,11 +12,23 @@ from rekord.schema import Schema
 class LazySchema:
     """One schema for all splits of a dataset."""
 
-    def __init__(self, paths: Sequence[str], declared: Schema | None, kind: Kind | None) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        declared: Schema | None,
+        kind: Kind | None,
+        *,
+        inferred: Schema | None = None,
+    ) -> None:
         self._paths = tuple(paths)
         self._declared = declared
         self._kind = kind
-        self._inferred: Schema | None = None
+        self._inferred = inferred
+
+    @property
+    def declared(self) -> bool:
+        """Whether somebody said what records hold."""
+        return self._declared is not None
 
     @property
     def known(self) -> bool:

@@ -14,7 +14,8 @@ import msgspec
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.refuse import shown
-from rekord.storage.files import LOCAL, Storage, read_error
+from rekord.storage.anywhere import ANYWHERE
+from rekord.storage.files import Storage
 
 MANIFEST = "rekord.json"
 FOLDER = ".rekord"
@@ -82,7 +83,7 @@ def manifest_path(folder: str) -> str:
     return os.path.join(folder, MANIFEST)
 
 
-def read_manifest(folder: str, storage: Storage = LOCAL) -> Manifest:
+def read_manifest(folder: str, storage: Storage = ANYWHERE) -> Manifest:
     """The manifest of a dataset, whole and of a version that is known."""
     path = manifest_path(folder)
     with storage.open_read(path) as file:
@@ -120,11 +121,11 @@ def check_shard(folder: str, name: str, size_bytes: int, *, allow_missing: bool)
     """The path of a shard that is as long as the manifest says; None where it is missing and may be."""
     path = os.path.join(folder, name)
     try:
-        found = os.stat(path).st_size
-    except OSError as failure:
-        if allow_missing and isinstance(failure, FileNotFoundError):
+        found = ANYWHERE.stat(path).size_bytes
+    except RekordError as failure:
+        if allow_missing and failure.code == "X501":
             return None
-        raise read_error(path, failure) from failure
+        raise
     if found != size_bytes:
         raise error(
             "X516",

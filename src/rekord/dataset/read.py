@@ -11,7 +11,8 @@ from rekord.errors import RekordError
 from rekord.records.compression import begins_with_a_record, read_head
 from rekord.records.frame import EVIDENCE_BYTES, FrameReader
 from rekord.records.slabs import SlabReader
-from rekord.storage.files import LOCAL, Storage
+from rekord.storage.anywhere import ANYWHERE
+from rekord.storage.files import Storage
 from rekord.storage.find import find
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -28,16 +29,16 @@ def records(path: PathLike | Iterable[PathLike]) -> Iterator[bytes]:
 
 def record_files(path: PathLike | Iterable[PathLike]) -> list[str]:
     """The record files that a file, folder or glob stands for, or several of them."""
-    return find(path, looks_like_records=_looks_like_records)
+    return find(path, looks_like_records=_looks_like_records, storage=ANYWHERE)
 
 
-def open_frames(path: str, storage: Storage = LOCAL) -> FrameReader:
+def open_frames(path: str, storage: Storage = ANYWHERE) -> FrameReader:
     """A reader over the frames of one file."""
     sized = storage.stat(path).kind == "file"
     return FrameReader(storage.open_read(path), path=path, sized=sized)
 
 
-def open_slabs(path: str, pool: _core.Pool, *, reuse: bool, storage: Storage = LOCAL) -> SlabReader:
+def open_slabs(path: str, pool: _core.Pool, *, reuse: bool, storage: Storage = ANYWHERE) -> SlabReader:
     """A reader over the frames of one file, for decoding."""
     sized = storage.stat(path).kind == "file"
     return SlabReader(storage.open_read(path), path=path, sized=sized, pool=pool, reuse=reuse)
@@ -71,7 +72,7 @@ def _payloads(paths: list[str]) -> Iterator[bytes]:
 
 def _looks_like_records(path: str) -> bool:
     try:
-        with LOCAL.open_read(path) as file:
+        with ANYWHERE.open_read(path) as file:
             return begins_with_a_record(read_head(file))
     except RekordError:
         return False

@@ -6,25 +6,35 @@ from the copy: no mapped memory ever reaches a user, since a file may change or 
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from rekord import _core
+from rekord.dataset.inflated import Blocks, InflatedShard
+from rekord.dataset.manifest import MANIFEST
 from rekord.dataset.order import Ids
-from rekord.dataset.shard_index import shard_index
-from rekord.errors import error
+from rekord.dataset.shard_index import (
+    ShardIndex,
+    Stamp,
+    changed,
+    front_only,
+    rebuilt_index,
+    shard_index,
+    stamp_of,
+)
+from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage.files import read_error
 
-_MOST_OPEN = 256
-"""So many shards are mapped at a time: each takes a file descriptor, of which a process has about a thousand."""
+MOST_OPEN = 1024
+"""So many shards are open at a time. A mapped one holds no file descriptor, only a range of addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +46,31 @@ class Gathered:
 
 
 class Shards:
-    """The shards of a split. Counts and indexes are looked up when they are needed; safe to share by threads."""
+    """The shards of a split. Counts and indexes are looked up when they are needed; safe to share by threads.
 
-    def __init__(self, paths: Sequence[str], counts: Sequence[int] | None = None) -> None:
+    Where `counts` come from a file, `told_by` is its name.
+    """
+
+    def __init__(
+        self, paths: Sequence[str], counts: Sequence[int] | None = None, *, told_by: str = MANIFEST
+    ) -> None:
         self.paths = tuple(paths)
-        self._counts = None if counts is None else tuple(counts)
+        self._told = None if counts is None else tuple(counts)
+        self._told_by = told_by
+        self._counts = self._told
         self._starts: Ids | None = None
-        self._open: OrderedDict[int, _Mapped] = OrderedDict()
+        self._stamps: dict[int, Stamp] = {}
+        self._open: OrderedDict[int, _Opened] = OrderedDict()
+        self._blocks = Blocks()
+        self._in_any_order = False
         self._lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"paths": self.paths, "counts": self._counts}
+        return {"paths": self.paths, "told": self._told, "told_by": self._told_by, "counts": self._counts}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["paths"], state["counts"])  # type: ignore[misc]
+        self.__init__(state["paths"], state["told"], told_by=state["told_by"])  # type: ignore[misc]
+        self._counts = state["counts"]
 
     @property
     def counted(self) -> bool:
@@ -60,7 +81,11 @@ class Shards:
     def counts(self) -> tuple[int, ...]:
         """The number of records of each shard."""
         if self._counts is None:
-            self._counts = tuple(len(shard_index(path).offsets) for path in self.paths)
+            found = [shard_index(path) for path in self.paths]
+            with self._lock:
+                for shard, index in enumerate(found):
+                    self._stamps.setdefault(shard, index.stamp)
+                self._counts = tuple(len(index.offsets) for index in found)
         return self._counts
 
     @property
@@ -87,75 +112,154 @@ class Shards:
             path=path, record=number, offset=int(offsets[number]) if number < len(offsets) else None
         )
 
+    def check_any_order(self) -> None:
+        """Raise where a file can only be read from its front, before anything is counted or shuffled."""
+        if self._in_any_order or self._told is not None:
+            return  # what a manifest lists has an index; where that is lost, it is said when it is needed
+        for path in self.paths:
+            compression = front_only(path)
+            if compression is not None:
+                raise only_from_the_front(path, compression)
+        self._in_any_order = True
+
     def gather(self, ids: Ids, pool: _core.Pool) -> Gathered:
         """The frames of these records."""
-        shards, records = self.locate(ids)
-        used, which = np.unique(shards, return_inverse=True)
-        with self._lock:
-            opened = [self._opened(int(shard), len(used)) for shard in used]
-        files = [one.indexed() for one in opened]
-        gathered: Any = _core.gather(pool, files, which.astype(np.int64), records)
-        if isinstance(gathered, int):
-            shard = opened[int(which[gathered])]
-            raise shard.refused(int(records[gathered]))
-        slab, size_bytes = gathered
-        return Gathered(slab, size_bytes)
+        gathered, opened = self._gather(ids, pool)
+        whole, damaged = _walked(gathered, len(ids))
+        if whole:
+            return gathered
+        if self._mend(opened):
+            gathered, opened = self._gather(ids, pool)
+            whole, damaged = _walked(gathered, len(ids))
+        if not whole and not damaged:
+            # Good frames, but not one for each record: whoever decodes them could not tell.
+            one = next(iter(opened.values()))
+            raise changed(one.path, one.index.stamp, None)
+        return gathered  # whoever decodes a damaged frame says which it is
 
     def close(self) -> None:
         """Let go of all files; they are opened again when they are needed."""
         with self._lock:
             self._open.clear()
+        self._blocks.clear()
 
-    def _opened(self, shard: int, at_once: int) -> _Mapped:
+    def _gather(self, ids: Ids, pool: _core.Pool) -> tuple[Gathered, dict[int, _Opened]]:
+        shards, records = self.locate(ids)
+        used, which = np.unique(shards, return_inverse=True)
+        with self._lock:
+            opened = {int(shard): self._opened(int(shard), len(used)) for shard in used}
+        numbers = records
+        files = []
+        for i, one in enumerate(opened.values()):
+            if isinstance(one, InflatedShard):
+                asked = which == i
+                file, places = one.cut(records[asked])
+                numbers = numbers.copy() if numbers is records else numbers
+                numbers[asked] = places
+                files.append(file)
+            else:
+                files.append(one.indexed())
+        gathered: Any = _core.gather(pool, files, which.astype(np.int64), numbers)
+        if isinstance(gathered, int):
+            one = opened[int(shards[gathered])]
+            raise changed(one.path, one.index.stamp, None)
+        return Gathered(*gathered), opened
+
+    def _mend(self, opened: dict[int, _Opened]) -> bool:
+        """Whether the index of one of these was not one of its file. Where the file is damaged, that is raised."""
+        mended = False
+        for shard, one in opened.items():
+            if one.index.origin == "found" or one.index.compression != "none":
+                continue
+            if not np.array_equal(rebuilt_index(one.path).offsets, one.index.offsets):
+                mended = True
+                with self._lock:
+                    self._open.pop(shard, None)
+        return mended
+
+    def _opened(self, shard: int, at_once: int) -> _Opened:
+        path = self.paths[shard]
+        stamp = stamp_of(path)
+        # A file that changed must not be read where it was mapped, nor beside what was read of it before.
+        before = self._stamps.setdefault(shard, stamp)
+        if before != stamp:
+            raise changed(path, before, stamp)
         found = self._open.get(shard)
-        if found is not None and found.is_current():
-            self._open.move_to_end(shard)
-            return found
-        found = self._open[shard] = _Mapped(self.paths[shard])
+        if found is None:
+            found = self._open[shard] = self._new(shard)
+            while len(self._open) > max(MOST_OPEN, at_once):
+                self._open.popitem(last=False)
         self._open.move_to_end(shard)
-        while len(self._open) > max(_MOST_OPEN, at_once):
-            self._open.popitem(last=False)
         return found
+
+    def _new(self, shard: int) -> _Opened:
+        path = self.paths[shard]
+        expected = None if self._counts is None else self._counts[shard]
+        index = shard_index(path, expected)
+        if expected is not None and len(index.offsets) != expected:
+            raise self._miscounted(shard, expected, len(index.offsets))
+        if index.compression == "none":
+            return _Mapped(path, index)
+        if index.flush_points is None:
+            raise only_from_the_front(path, index.compression)
+        return InflatedShard(path, index, self._blocks)
+
+    def _miscounted(self, shard: int, expected: int, found: int) -> RekordError:
+        path = self.paths[shard]
+        if self._told is None:
+            return changed(path, self._stamps[shard], None)
+        by_manifest = self._told_by == MANIFEST
+        return error(
+            "X516" if by_manifest else "X545",
+            location=Location(path=path),
+            expected=f"{expected:,} records, as {self._told_by} says",
+            found=f"{found:,} records",
+            do=f"copy {os.path.basename(path)[:60]} again, or write the dataset again",
+        )
 
 
 class _Mapped:
     """One plain shard, mapped, with its index."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, index: ShardIndex) -> None:
         self.path = path
-        self._index = shard_index(path)
+        self.index = index
+        self._bytes: Any = b""
         try:
-            with open(path, "rb") as file:
-                self._stamp = _stamp(os.fstat(file.fileno()))
-                # An empty file cannot be mapped.
-                self._bytes: Any = (
-                    mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self._stamp[0] else b""
-                )
+            # By its bytes: a name need not be UTF-8. What is mapped stays when the file is closed.
+            with pa.memory_map(os.fsencode(path)) as file:
+                self._bytes = file.read_buffer()
         except OSError as failure:
             raise read_error(path, failure) from failure
-
-    def is_current(self) -> bool:
-        """Whether the file is as it was: one that shrank must not be read where it was mapped."""
-        try:
-            return _stamp(os.stat(self.path)) == self._stamp
-        except OSError:
-            return False
+        now = stamp_of(path)
+        if now != index.stamp or len(self._bytes) != now[0]:
+            raise changed(path, index.stamp, now)
 
     def indexed(self) -> tuple[Any, Any, int]:
         """What the core gathers from."""
-        offsets = self._index.offsets
+        offsets = self.index.offsets
         return self._bytes, offsets, offsets.dtype.itemsize
 
-    def refused(self, record: int) -> Exception:
-        return error(
-            "X516",
-            f"record {record:,} is not where the index says",
-            location=Location(path=self.path, record=record),
-            expected="a file as long as when its index was made",
-            found=f"{self._stamp[0]:,} bytes",
-            do="rekord check PATH; then open the dataset again",
-        )
+
+_Opened: TypeAlias = "_Mapped | InflatedShard"
 
 
-def _stamp(found: os.stat_result) -> tuple[int, int]:
-    return found.st_size, found.st_mtime_ns
+def only_from_the_front(path: str, compression: str) -> RekordError:
+    """The error for a compressed file that nobody knows how to enter."""
+    return error(
+        "U651",
+        location=Location(path=path),
+        expected="an uncompressed file, or one that rekord compressed, with its index",
+        found=f"a {compression} stream without places where reading can begin",
+        do="rekord write OLD NEW, and open NEW; or read in file order",
+    )
+
+
+def _walked(gathered: Gathered, records: int) -> tuple[bool, bool]:
+    """Whether frames follow each other exactly, one for each record, and whether one of them is damaged.
+
+    By their headers, which cost little while they are in the cache.
+    """
+    size_bytes = gathered.size_bytes
+    frames, consumed, _, problem = _core.hop(gathered.slab, 0, size_bytes, size_bytes, records)
+    return frames == records and consumed == size_bytes, problem is not None

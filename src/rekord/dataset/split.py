@@ -11,8 +11,9 @@ import numpy as np
 
 from rekord import _core
 from rekord.codec.columns import Column
+from rekord.codec.decoding_pictures import DecodedPictures
 from rekord.dataset.batches import Batches, Request, checked_count, usual_threads
-from rekord.dataset.finish import Batch, finisher
+from rekord.dataset.finish import Batch, checked_pictures, composed, finisher, pictures_of
 from rekord.dataset.index import BLOCK_BYTES
 from rekord.dataset.indexed import IndexedDecoder
 from rekord.dataset.lazy_schema import LazySchema
@@ -72,6 +73,7 @@ class Split:
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, slice):
             return self._view(self._all_ids()[which])
+        self._shards.check_any_order()
         if isinstance(which, (list, tuple, np.ndarray, range)):
             return self._mapped(self._at(self._checked_ids(which)))
         number = _checked_number(which, len(self))
@@ -117,12 +119,7 @@ class Split:
 
     def map(self, function: Callable[[Batch], Any]) -> Split:
         """The same records with a function applied to every batch, after those that were applied before."""
-        earlier = self._map
-
-        def both(batch: Batch) -> Any:
-            return function(batch if earlier is None else earlier(batch))
-
-        return self._copy(ids=self._ids, map=both)
+        return self._copy(ids=self._ids, map=composed(self._map, function))
 
     def batches(
         self,
@@ -138,6 +135,8 @@ class Split:
         fill: Fill = None,
         ragged: Literal["ragged", "pad"] = "ragged",
         pad: Mapping[str, Any] | None = None,
+        decode: bool = False,
+        resize: tuple[int, int] | None = None,
         map: Map = None,
         prefetch: int = 2,
         threads: int | None = None,
@@ -147,6 +146,12 @@ class Split:
         Fixed shapes are NumPy arrays, optional ones `rk.Optional` (dense with `fill={name: value}`); varying ones
         `rk.Ragged` (dense with ragged="pad"); bytes, texts, images and masks `rk.Strings`. Only `columns` are
         decoded where they are given.
+
+        With `decode` images and masks are decoded too: to uint8 of (rows, height, width, channels), with the channels
+        that the schema declares, or 3, and to class ids of (rows, height, width). `resize=(height, width)` makes them
+        all one size, images by averaging what falls into a pixel (bilinear, antialiased), masks by the nearest pixel.
+        Without it, pictures of different sizes are an object array of one array a row; ragged="pad" fills them up to
+        the largest. EXIF turns no image, alpha is dropped, and of 16 bits the upper 8 are kept, as TensorFlow does.
 
         `shuffle` is exact: every order of all records is possible, computed from `seed` and `epoch`, not stored;
         "block" shuffles blocks of neighbours, for storage that reads those much faster. Ranks of a `world` share
@@ -169,6 +174,8 @@ class Split:
                 fill=fill,
                 ragged=ragged,
                 pad=pad,
+                decode=decode,
+                resize=resize,
                 map=map,
                 prefetch=prefetch,
                 threads=threads,
@@ -189,6 +196,8 @@ class Split:
         fill: Fill = None,
         ragged: Literal["ragged", "pad"] = "ragged",
         pad: Mapping[str, Any] | None = None,
+        decode: bool = False,
+        resize: tuple[int, int] | None = None,
         map: Map = None,
         prefetch: int = 2,
         threads: int | None = None,
@@ -199,9 +208,11 @@ class Split:
         if self._schema.known:
             self._schema.plan(wanted)  # a column that is not there is said now, not at the first batch
         number, size, rest = checked_ranks(rank, world, remainder)
+        if shuffle or size > 1 or rest == "pad" or recipe is not None or self._ids is not None:
+            self._shards.check_any_order()  # before a compressed file is read to count its records
         needs_names = fill or pad
         names = wanted if wanted is not None else tuple(self.schema) if needs_names else ()
-        finish = finisher(names, fill=fill, ragged=ragged, pad=pad, map=self._composed(map))
+        finish = finisher(names, fill=fill, ragged=ragged, pad=pad, map=composed(self._map, map))
         return Request(
             shards=self._shards,
             plan=_Plan(self._schema, wanted),
@@ -213,6 +224,7 @@ class Split:
             rank=number,
             world=size,
             remainder=rest,
+            pictures=self._pictures(wanted, decode, resize),
             finish=finish,
             prefetch=checked_count("prefetch", prefetch, least=0),
             threads=usual_threads() if threads is None else checked_count("threads", threads, least=1),
@@ -223,6 +235,232 @@ class Split:
         from rekord.feeds.arrow import split_to_arrow
 
         return split_to_arrow(self, columns)
+
+    def to_pandas(self, *, columns: Sequence[str] | None = None) -> Any:
+        """All records as a `pandas.DataFrame`."""
+        from rekord.feeds.pandas import split_to_pandas
+
+        return split_to_pandas(self, columns)
+
+    def to_polars(self, *, columns: Sequence[str] | None = None) -> Any:
+        """All records as a `polars.DataFrame`."""
+        from rekord.feeds.polars import split_to_polars
+
+        return split_to_polars(self, columns)
+
+    def sql(self, query: str) -> Any:
+        """What DuckDB answers to a query over the table `records`, as a `pyarrow.Table`."""
+        from rekord.feeds.sql import split_sql
+
+        return split_sql(self, query)
+
+    def balanced(
+        self, by: str = "label", target: Mapping[Any, Any] | Literal["present"] | None = None
+    ) -> Split:
+        """A split of as many records in which all classes of a column have equal shares, or those of `target`."""
+        from rekord.dataset.balanced import balanced_split
+
+        return balanced_split(self, by, target)
+
+    def class_weights(self, by: str = "label", *, names: bool = False) -> dict[Any, float]:
+        """n / (k · count) of each of the k classes that have records, by id, or by name with `names`."""
+        from rekord.dataset.balanced import class_weights
+
+        return class_weights(self, by, names=names)
+
+    def to_tensorflow(
+        self,
+        batch_size: int,
+        *,
+        mode: Literal["native", "ops"] = "native",
+        columns: Sequence[str] | None = None,
+        shuffle: Shuffle = False,
+        seed: int = 0,
+        epoch: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        remainder: Remainder = "keep",
+        fill: Fill = None,
+        ragged: Literal["ragged", "pad"] = "ragged",
+        pad: Mapping[str, Any] | None = None,
+        decode: bool = False,
+        resize: tuple[int, int] | None = None,
+        map: Map = None,
+        prefetch: int = 2,
+        threads: int | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """A tf.data.Dataset in the order of `batches`, or with mode="ops" of TensorFlow's own operations alone."""
+        from rekord.feeds.tensorflow import to_tensorflow
+
+        return to_tensorflow(
+            self,
+            batch_size,
+            mode=mode,
+            columns=columns,
+            shuffle=shuffle,
+            seed=seed,
+            epoch=epoch,
+            rank=rank,
+            world=world,
+            remainder=remainder,
+            fill=fill,
+            ragged=ragged,
+            pad=pad,
+            decode=decode,
+            resize=resize,
+            map=map,
+            prefetch=prefetch,
+            threads=threads,
+            state=state,
+        )
+
+    def to_keras(
+        self,
+        batch_size: int,
+        *,
+        x: str | Sequence[str] | None = None,
+        y: str | Sequence[str] | None = None,
+        sample_weight: str | None = None,
+        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+        mode: Literal["native", "ops"] = "native",
+        shuffle: Shuffle = False,
+        seed: int = 0,
+        epoch: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        remainder: Remainder = "keep",
+        fill: Fill = None,
+        ragged: Literal["ragged", "pad"] = "ragged",
+        pad: Mapping[str, Any] | None = None,
+        decode: bool = False,
+        resize: tuple[int, int] | None = None,
+        map: Map = None,
+        prefetch: int = 2,
+        threads: int | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """A tf.data.Dataset of (x, y), or (x, y, weights), for Keras's `fit`; `y` is the only Label unless told."""
+        from rekord.feeds.keras import to_keras
+
+        return to_keras(
+            self,
+            batch_size,
+            x=x,
+            y=y,
+            sample_weight=sample_weight,
+            class_weight=class_weight,
+            mode=mode,
+            shuffle=shuffle,
+            seed=seed,
+            epoch=epoch,
+            rank=rank,
+            world=world,
+            remainder=remainder,
+            fill=fill,
+            ragged=ragged,
+            pad=pad,
+            decode=decode,
+            resize=resize,
+            map=map,
+            prefetch=prefetch,
+            threads=threads,
+            state=state,
+        )
+
+    def to_torch(
+        self,
+        batch_size: int | None = None,
+        *,
+        style: Literal["loader", "iterable", "map"] = "loader",
+        workers: int = 0,
+        columns: Sequence[str] | None = None,
+        shuffle: Shuffle = False,
+        seed: int = 0,
+        epoch: int = 0,
+        rank: int | Literal["auto"] = 0,
+        world: int = 1,
+        remainder: Remainder | None = None,
+        fill: Fill = None,
+        ragged: Literal["ragged", "pad"] = "ragged",
+        pad: Mapping[str, Any] | None = None,
+        decode: bool = False,
+        resize: tuple[int, int] | None = None,
+        map: Map = None,
+        prefetch: int = 2,
+        threads: int | None = None,
+    ) -> Any:
+        """Batches of torch tensors in the order of `batches`, or with `style` a dataset for torch's DataLoader."""
+        from rekord.feeds.torch import to_torch
+
+        return to_torch(
+            self,
+            batch_size,
+            style=style,
+            workers=workers,
+            columns=columns,
+            shuffle=shuffle,
+            seed=seed,
+            epoch=epoch,
+            rank=rank,
+            world=world,
+            remainder=remainder,
+            fill=fill,
+            ragged=ragged,
+            pad=pad,
+            decode=decode,
+            resize=resize,
+            map=map,
+            prefetch=prefetch,
+            threads=threads,
+        )
+
+    def to_jax(
+        self,
+        batch_size: int,
+        *,
+        sharding: Any = None,
+        device: Any = None,
+        columns: Sequence[str] | None = None,
+        shuffle: Shuffle = False,
+        seed: int = 0,
+        epoch: int = 0,
+        rank: int | Literal["auto"] = 0,
+        world: int = 1,
+        remainder: Remainder | None = None,
+        fill: Fill = None,
+        ragged: Literal["ragged", "pad"] = "ragged",
+        pad: Mapping[str, Any] | None = None,
+        decode: bool = False,
+        resize: tuple[int, int] | None = None,
+        map: Map = None,
+        prefetch: int = 2,
+        threads: int | None = None,
+    ) -> Any:
+        """Batches of jax arrays in the order of `batches`, on a device or shared between devices by a sharding."""
+        from rekord.feeds.jax import to_jax
+
+        return to_jax(
+            self,
+            batch_size,
+            sharding=sharding,
+            device=device,
+            columns=columns,
+            shuffle=shuffle,
+            seed=seed,
+            epoch=epoch,
+            rank=rank,
+            world=world,
+            remainder=remainder,
+            fill=fill,
+            ragged=ragged,
+            pad=pad,
+            decode=decode,
+            resize=resize,
+            map=map,
+            prefetch=prefetch,
+            threads=threads,
+        )
 
     def digest(self) -> str:
         """What tells the files of this split from others: of the manifest, or of names, sizes and times."""
@@ -270,11 +508,11 @@ class Split:
         finish = finisher((), fill=None, ragged="ragged", pad=None, map=self._map)
         return batch if finish is None else finish(batch)
 
-    def _composed(self, last: Map) -> Map:
-        first = self._map
-        if first is None or last is None:
-            return last if first is None else first
-        return lambda batch: last(first(batch))
+    def _pictures(
+        self, columns: tuple[str, ...] | None, decode: object, resize: object
+    ) -> DecodedPictures | None:
+        size = checked_pictures(decode, resize)
+        return pictures_of(self.schema, columns, size) if decode else None
 
     def _all_ids(self) -> Ids:
         return np.arange(len(self._shards), dtype=np.int64) if self._ids is None else self._ids

@@ -1,33 +1,85 @@
-"""Splits as Arrow tables."""
+"""Splits as Arrow tables, whole or as a stream of batches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from rekord import _core
 from rekord.codec.arrow import column_to_arrow
 from rekord.codec.assemble import assemble
+from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
 from rekord.codec.decode import new_batch
 from rekord.codec.plan import compile_plan
+from rekord.errors import error
 
 if TYPE_CHECKING:
-    from rekord.dataset.dataset import Split
+    from rekord.dataset.split import Split
 
 _ROWS = 8192
 
 
 def split_to_arrow(split: Split, columns: Sequence[str] | None) -> pa.Table:
-    """All records of a split, in file order, as chunks of a table."""
-    chunks = [
-        pa.RecordBatch.from_pydict({name: column_to_arrow(column) for name, column in batch.items()})
-        for batch in split.batches(_ROWS, columns=columns)
-    ]
-    if chunks:
-        return pa.Table.from_batches(chunks)
-    # Without a record the types are those of a batch of none.
+    """All records of a split, in its order, as chunks of a table."""
+    schema, batches = arrow_batches(split, columns)
+    return pa.Table.from_batches(list(batches), schema)
+
+
+def arrow_batches(split: Split, columns: Sequence[str] | None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema of a split's table, and its batches one after another; only the first is made ahead."""
+    made = (_record_batch(batch) for batch in split.batches(_ROWS, columns=columns))
+    first = next(made, None)
+    if first is None:
+        return _record_batch(_no_rows(split, columns)).schema, iter(())
+    return first.schema, _alike(first.schema, chain([first], made))
+
+
+def _alike(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of a split have one schema, unless a function that was applied to them gives several."""
+    for batch in batches:
+        if not batch.schema.equals(schema):
+            differ = [name for name in batch.schema.names if name not in schema.names]
+            differ += [field.name for field in schema if field not in list(batch.schema)]
+            raise _no_table(
+                f"`{differ[0]}` is not the same in all batches"[:90] if differ else "columns change places"
+            )
+        yield batch
+
+
+def _record_batch(batch: dict[str, Column]) -> pa.RecordBatch:
+    arrays: dict[str, Any] = {}
+    for name, column in batch.items():
+        try:
+            arrays[name] = _array(column)
+        except (pa.ArrowException, TypeError, ValueError) as failure:
+            # Only what a function of the user made can have no like in Arrow.
+            raise _no_table(f"`{name!s:.60}` cannot be a column: {type(column).__name__}") from failure
+    lengths = {len(array) for array in arrays.values()}
+    if len(lengths) > 1:
+        raise _no_table(f"columns of {min(lengths):,} and of {max(lengths):,} rows")
+    return pa.RecordBatch.from_arrays(list(arrays.values()), [str(name) for name in arrays])
+
+
+def _array(column: Any) -> Any:
+    if hasattr(column, "dtype") or isinstance(column, (Optional, Ragged, SparseColumn, Strings)):
+        return column_to_arrow(column)
+    return pa.array(column)
+
+
+def _no_rows(split: Split, columns: Sequence[str] | None) -> dict[str, Column]:
+    """Without a record the types are those of a batch of none."""
     plan = compile_plan(split.schema, None if columns is None else tuple(columns))
-    empty = assemble(plan, new_batch(plan, _core.Pool(0)).take(), 0)
-    return pa.table({name: column_to_arrow(column) for name, column in empty.items()})
+    return assemble(plan, new_batch(plan, _core.Pool(0)).take(), 0)
+
+
+def _no_table(found: str) -> Exception:
+    return error(
+        "U605",
+        "the batches that the function for `map` gives make no table",
+        expected="columns of one type and one length in all of them",
+        found=found,
+        do="take the table of the split before .map(…), or give NumPy arrays",
+    )

@@ -12,12 +12,15 @@ Item = TypeVar("Item")
 _LOOK_SECONDS = 0.05
 """How soon a thread that waits for room notices that nobody wants any more."""
 
+_LEAVE_SECONDS = 1.0
+"""How long a thread is waited for that nobody wants any more: it may hang in a read that never comes back."""
+
 
 def ahead(items: Iterator[Item], depth: int) -> Generator[Item, None, None]:
     """The same items in the same order, made by another thread, at most `depth` of them ahead of the caller.
 
     What the maker raises is raised here, after everything that it made before. When the caller stops early, or is
-    interrupted, the thread ends with the item that it is at.
+    interrupted, the thread ends with the item that it is at; where that takes long, it is left behind.
     """
     queue: Queue[tuple[str, Item | BaseException | None]] = Queue(depth)
     stopped = Event()
@@ -60,4 +63,4 @@ def ahead(items: Iterator[Item], depth: int) -> Generator[Item, None, None]:
                 queue.get_nowait()
             except Empty:
                 break
-        thread.join()
+        thread.join(_LEAVE_SECONDS)

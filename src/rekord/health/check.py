@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
+from typing import Protocol
 
+from rekord.dataset.names import shard_sets
 from rekord.dataset.read import PathLike
 from rekord.health.finding import Finding, Report
 from rekord.health.keyed import KeyedBatch
@@ -16,7 +18,7 @@ from rekord.health.rules.listed import ClassCounts, Digests, manifest_findings
 from rekord.health.rules.listed_tfds import tfds_findings
 from rekord.health.rules.same_content import SameContent
 from rekord.health.rules.shards import shard_findings
-from rekord.health.scan import scan_file, scan_files
+from rekord.health.scan import FileEnd, scan_file, scan_files
 from rekord.schema import Schema
 
 MAX_FINDINGS = 1000
@@ -25,6 +27,16 @@ _SAMPLED_FILES = 64
 _SAMPLED_RECORDS = 4096
 _SAMPLED_BYTES = 16 << 20
 """Records without a schema are held against most of these, taken from the fronts of files spread over all."""
+
+
+class Observer(Protocol):
+    """Someone who looks on while files are checked."""
+
+    def see(self, batch: KeyedBatch) -> None:
+        """Some records of a file."""
+
+    def end_file(self, end: FileEnd) -> None:
+        """That a file has been read."""
 
 
 def check(
@@ -44,14 +56,21 @@ def check(
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema.load(schema)
     report = Report()
-    for finding in checked(look_at(path), report, schema):
-        report.add(finding, max_findings)
+    with closing(checked(look_at(path), report, schema)) as findings:
+        for finding in findings:
+            report.add(finding, max_findings)
     return report
 
 
-def checked(place: Place, report: Report, schema: Schema | None = None) -> Iterator[Finding]:
-    """The findings as they are met, file by file and then those about the whole; `report` counts what was read."""
+def checked(
+    place: Place, report: Report, schema: Schema | None = None, *, observers: Sequence[Observer] = ()
+) -> Generator[Finding, None, None]:
+    """The findings as they are met, file by file and then those about the whole; `report` counts what was read.
+
+    Observers are shown the same records in the same pass.
+    """
     yield from place.findings
+    shards = _shards_of_sets(place)
     with ExitStack() as stack:
         digests = stack.enter_context(Digests()) if place.listing is not None else None
         rules = _rules(place, schema, stack)
@@ -60,13 +79,19 @@ def checked(place: Place, report: Report, schema: Schema | None = None) -> Itera
         with closing(scan_files(place.paths, report)) as items:
             for item in items:
                 if isinstance(item, Finding):
-                    yield item
+                    # That a shard is empty is said of its set, which knows whether the others are.
+                    if item.code != "H703" or item.path not in shards:
+                        yield item
                 elif isinstance(item, KeyedBatch):
+                    for observer in observers:
+                        observer.see(item)
                     for rule in rules:
                         yield from rule.see(item)
                 else:
                     for rule in rules:
                         yield from rule.end_file(item.path)
+                    for observer in observers:
+                        observer.end_file(item)
                     if not item.damaged:
                         records[item.path] = item.records
                         payload_bytes[item.path] = item.payload_bytes
@@ -96,6 +121,13 @@ def _rules(place: Place, schema: Schema | None, stack: ExitStack) -> list[Rule]:
     if place.listing is not None:
         rules.append(ClassCounts(place.listing))
     return rules
+
+
+def _shards_of_sets(place: Place) -> frozenset[str | None]:
+    """The files whose sets are looked at as wholes."""
+    if place.files_were_named:
+        return frozenset()
+    return frozenset(path for one in shard_sets(place.paths) if one.count > 1 for path in one.paths.values())
 
 
 def _sampled(paths: Sequence[str]) -> Iterator[KeyedBatch]:

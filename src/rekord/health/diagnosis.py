@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -98,6 +99,11 @@ class Diagnoses:
             "features": [asdict(feature) for feature in self.features],
             "spec": self.spec,
         }
+
+
+def worst(severities: Iterable[Severity]) -> Severity:
+    """The worst of some severities."""
+    return min(severities, key=_RANK.__getitem__)
 
 
 def worst_first(diagnoses: list[Diagnosis]) -> tuple[Diagnosis, ...]:

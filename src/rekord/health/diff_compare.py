@@ -203,7 +203,8 @@ def _by_manifests(one: Side, other: Side) -> Diff:
         counts={"a": counts, "b": counts},
         splits=splits,
         remarks=[
-            "nothing was read: the manifests list the same checksums, and the files are as long as they say"
+            "nothing was read: the manifests list the same checksums, and the files are as long as they say; "
+            "`--read`, in Python read=True, compares the records themselves"
         ],
         by_manifests=True,
     )

@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rekord.dataset.manifest import Manifest, check_shard, manifest_path, read_manifest
-from rekord.dataset.names import check_complete, splits_of
-from rekord.dataset.read import PathLike, open_frames, record_files
-from rekord.errors import RekordError, located
+from rekord.dataset.manifest import Manifest
+from rekord.dataset.read import PathLike, open_frames
+from rekord.errors import RekordError
 from rekord.health.finding import Finding
+from rekord.health.parts import parts_of
+from rekord.health.place import look_at
 from rekord.schema import Schema
 
 
@@ -42,40 +43,15 @@ class Side:
 
 def open_side(path: PathLike | Sequence[PathLike]) -> Side:
     """The files of a dataset, those that a manifest lists where there is one. What is missing is a finding."""
-    place = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-    if place is not None and os.path.isfile(manifest_path(place)):
-        return _listed(place)
-    files = record_files(path)
-    findings = []
-    # A file that was named itself is what was wanted, whatever its name says of others.
-    if place is None or not os.path.isfile(place):
-        try:
-            check_complete(files)
-        except RekordError as failure:
-            findings.append(Finding.from_error(failure))
-    root = place if place is not None and os.path.isdir(place) else None
-    shown = ", ".join(files) if place is None else place
-    return Side(path=shown, splits=splits_of(files, root), manifest=None, schema=None, findings=findings)
-
-
-def _listed(folder: str) -> Side:
-    manifest = read_manifest(folder)
-    with located(path=manifest_path(folder)):
-        schema = Schema.from_dict(manifest.schema)
-    splits: dict[str, list[str]] = {}
-    findings = []
-    for split, part in manifest.splits.items():
-        splits[split] = []
-        for name, size_bytes in zip(part.names(split), part.shards.bytes, strict=True):
-            path = os.path.join(folder, name)
-            try:
-                check_shard(folder, name, size_bytes, allow_missing=False)
-            except RekordError as failure:
-                findings.append(Finding.from_error(failure))
-                if failure.code != "X516":
-                    continue
-            splits[split].append(path)  # cut off or not: what is left of it can be compared
-    return Side(path=folder, splits=splits, manifest=manifest, schema=schema, findings=findings)
+    place = look_at(path)
+    there = parts_of(place)
+    return Side(
+        path=os.fspath(path) if isinstance(path, (str, os.PathLike)) else ", ".join(place.paths),
+        splits=there.splits,
+        manifest=None if place.listing is None else place.listing.manifest,
+        schema=place.schema,
+        findings=there.findings,
+    )
 
 
 def split_pairs(a: Side, b: Side) -> dict[tuple[str | None, str | None], int]:

@@ -98,6 +98,16 @@ PARSE_MESSAGES = (
         refine=_types,
     ),
     Known(
+        # As much of it as a person may have kept.
+        pattern=looks_like("Key: {key}", "(, Index: {index:n})?", ".  Data types don't match"),
+        code="D403",
+        title="{name} is stored as another type than it is read as",
+        says="The record holds {name}, and not as the type that the spec reads. Which two types these are, the rest "
+        "of the message says.",
+        how=_ANOTHER_TYPE,
+        do=("rekord show PATH      (says what is stored)", *_TYPE_DO[1:]),
+    ),
+    Known(
         pattern=looks_like(
             PLACE,
             "Number of {kind:word} values != expected.  ",

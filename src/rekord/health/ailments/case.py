@@ -10,7 +10,7 @@ from rekord.health.ailments.profile import MOST_PLACES, Profile, Tally
 from rekord.health.ailments.raw_shapes import RawShapes
 from rekord.health.ailments.unset import Unset
 from rekord.health.ailments.words import count
-from rekord.health.diagnosis import Diagnosis, Place
+from rekord.health.diagnosis import Diagnosis, Place, worst
 from rekord.health.finding import Finding, Severity
 from rekord.schema import Schema
 from rekord.schema.base import Feature
@@ -26,10 +26,12 @@ class Group:
     path: str
     first: list[Finding] = field(default_factory=list)
     records: int = 0
+    severity: Severity = "note"
 
     def add(self, finding: Finding) -> None:
-        if finding.record is not None:  # else it is about the file
+        if finding.record is not None or finding.count > 1:  # else it is about the file
             self.records += finding.count
+        self.severity = worst((self.severity, finding.severity))
         if len(self.first) < MOST_PLACES:
             self.first.append(finding)
 
@@ -66,6 +68,22 @@ class Case:
     profile: Profile = field(default_factory=Profile)
     raw: RawShapes = field(default_factory=RawShapes)
     unset: Unset = field(default_factory=Unset)
+    _by_path: dict[str, FileFacts] = field(default_factory=dict)
+
+    def facts_of(self, path: str | None) -> FileFacts:
+        """The facts of a file that is read, or of something beside: a set of shards, a manifest."""
+        if not self._by_path:
+            self._by_path = {facts.path: facts for facts in self.files}
+        where = path or self.asked
+        facts = self._by_path.get(where)
+        if facts is None:
+            facts = self._by_path[where] = FileFacts(where)
+            self.beside.append(facts)
+        return facts
+
+    def add(self, finding: Finding) -> None:
+        """Take down a finding with what it is about."""
+        self.facts_of(finding.path).add(finding)
 
     def features(self) -> Iterator[tuple[str, Feature]]:
         """The columns of the schema by their first record key."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rekord.health.ailments import bytes as bytes_family
-from rekord.health.ailments import payloads
+from rekord.health.ailments import payloads, repeats
 from rekord.health.ailments.case import Case, Group, tally_of
-from rekord.health.diagnosis import Diagnosis, titled
+from rekord.health.diagnosis import Diagnosis, titled, worst
 
 _EXPLAINS: dict[str, frozenset[str]] = {
     "H814": frozenset({"D403", "H755"}),
@@ -31,23 +31,34 @@ _EXPLAINS: dict[str, frozenset[str]] = {
 }
 """The findings about a feature that a diagnosis of it makes plain."""
 
+_CLAIMED = bytes_family.CLAIMED | payloads.CLAIMED | repeats.CLAIMED
 
-def diagnose(case: Case, known: list[Diagnosis]) -> Iterator[Diagnosis]:
-    """What is left when every family has had its say: one diagnosis a code and feature."""
+
+_UNUSUAL = ("H755", "H756", "H757", "H758")
+"""What is only unlike most records: of a key that a spec reads, the spec says whether that matters."""
+
+
+def diagnose(case: Case, known: list[Diagnosis], read: frozenset[str]) -> Iterator[Diagnosis]:
+    """What is left when every family has had its say: one diagnosis a code and feature.
+
+    `read` are the keys that a spec reads.
+    """
     explained = {(code, each.feature) for each in known for code in _EXPLAINS.get(each.code, ())}
+    explained |= {(code, key) for code in _UNUSUAL for key in read}
     left: dict[tuple[str, str | None], list[Group]] = {}
     for facts in (*case.files, *case.beside):
         for (code, feature), group in facts.groups.items():
-            if code in bytes_family.CLAIMED or code in payloads.CLAIMED or (code, feature) in explained:
+            if code in _CLAIMED or (code, feature) in explained:
                 continue
             left.setdefault((code, feature), []).append(group)
     for (code, feature), groups in left.items():
         first = groups[0].first[0]
         tally = tally_of(groups)
-        alone = len(groups) == 1 and len(groups[0].first) == 1 and tally.records <= 1
+        # Where each file has one finding and all say the same, that is true of all records.
+        alone = {(len(group.first), group.first[0].message) for group in groups} == {(1, first.message)}
         yield case.diagnosis(
             code,
-            first.severity,
+            worst(group.severity for group in groups),
             tally,
             title=first.message if alone else titled(code),
             feature=feature,

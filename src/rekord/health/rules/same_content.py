@@ -260,7 +260,8 @@ class _Told:
             "H786",
             "note",
             feature,
-            f"`{feature[:60]}` has only {distinct:,} different values in {total:,} records",
+            f"`{feature[:60]}` has only {distinct:,} different "
+            f"{'value' if distinct == 1 else 'values'} in {records_text(total)}",
             pair,
             f"also {self._where(pair.second)}",
             "declare what is an image or a tensor with --schema, to have it compared whatever repeats",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from rekord import _core
 from rekord.health.finding import Finding, Report
 from rekord.health.keyed import KeyColumn, KeyedBatch, Kind, StepColumn
-from rekord.health.scan import scan_file
+from rekord.health.scan import scan_files
 from rekord.health.stats.distinct import Room
 from rekord.health.stats.numbers import Counted, Numbers
 from rekord.health.stats.strings import Strings
@@ -41,12 +42,12 @@ class Feature:
 
     __slots__ = ("kindless", "kinds", "numbers", "per_row", "steps", "strings")
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
         self.kinds: Counter[Kind] = Counter()  # records, by what the key holds there
         self.kindless = 0  # records with a list of steps, none of which has a value
         self.numbers: dict[Kind, Numbers] = {}
         self.strings: Strings | None = None
-        self.per_row = Counted()  # values of each record that has the key; of each step in a sequence
+        self.per_row = Counted(room)  # values of each record that has the key; of each step in a sequence
         self.steps: Counted | None = None  # steps of each record that has the list
 
     @property
@@ -71,10 +72,11 @@ class Feature:
             self.per_row.add(np.concatenate(counts))
         if kind == "bytes":
             if self.strings is None:
-                self.strings = Strings()
+                self.strings = Strings(room)
             self.strings.add([(column.values, _which(column)) for column in columns], room, pool)
             return
-        numbers = self.numbers.setdefault(kind, Numbers(_DTYPES[kind]))
+        if (numbers := self.numbers.get(kind)) is None:
+            numbers = self.numbers[kind] = Numbers(_DTYPES[kind], room)
         values = [
             column.values if (which := _which(column)) is None else column.values[which] for column in columns
         ]
@@ -86,14 +88,14 @@ class Feature:
         self.kindless += other.kindless
         self.per_row.merge(other.per_row)
         for kind, numbers in other.numbers.items():
-            self.numbers.setdefault(kind, Numbers(_DTYPES[kind])).merge(numbers, room)
+            self.numbers.setdefault(kind, Numbers(_DTYPES[kind], room)).merge(numbers, room)
         if other.strings is not None:
             if self.strings is None:
-                self.strings = Strings()
+                self.strings = Strings(room)
             self.strings.merge(other.strings, room)
         if other.steps is not None:
             if self.steps is None:
-                self.steps = Counted()
+                self.steps = Counted(room)
             self.steps.merge(other.steps)
 
 
@@ -157,7 +159,7 @@ class Accumulator:
         if feature is None:
             return
         if feature.steps is None:
-            feature.steps = Counted()
+            feature.steps = Counted(self._room)
         feature.steps.add(np.concatenate(numbers))
         known = sum(map(_records_with_a_kind, found))
         feature.kindless += present - known
@@ -174,8 +176,8 @@ class Accumulator:
             if len(self.left_out) < _MOST_NAMED:
                 self.left_out.add(place[1])
             return None
-        feature = self.features[place] = Feature()
         self._room.features += 1
+        feature = self.features[place] = Feature(self._room)
         return feature
 
     def merge(self, other: Accumulator) -> None:
@@ -194,12 +196,13 @@ class Accumulator:
 
 def accumulate(paths: Sequence[str], report: Report, into: Accumulator) -> Iterator[Finding]:
     """Read files to their ends; gives what is wrong with their bytes as it is met."""
-    for path in paths:
-        for item in scan_file(path, report):
+    with closing(scan_files(paths, report)) as items:
+        for item in items:
             if isinstance(item, KeyedBatch):
                 into.add(item)
-            else:
+            elif isinstance(item, Finding):
                 yield item
+            del item  # the next batch may use its memory again
     into.flush()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rekord.health.stats.figures import number, share
 
-_WIDTH, _HEIGHT, _FOOT = 320, 96, 16
+_WIDTH, _HEIGHT, _FOOT = 320, 112, 20
 _SPARK_WIDTH, _SPARK_HEIGHT = 96, 22
 
 
@@ -35,11 +35,13 @@ def histogram(edges: Sequence[float], counts: Sequence[int], title: str) -> str:
     low, high = (number(edge) for edge in _ends(edges))
     label = f"{title}: {_told(edges, counts)}"
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + _FOOT}" role="img" aria-label="{escaped(label)}">'
-        f"<title>{escaped(label)}</title>{bars}"
-        f'<line class="axis" x1="0" x2="{_WIDTH}" y1="{_HEIGHT}.5" y2="{_HEIGHT}.5" />'
-        f'<text x="0" y="{_HEIGHT + 13}">{escaped(low)}</text>'
-        f'<text x="{_WIDTH}" y="{_HEIGHT + 13}" text-anchor="end">{escaped(high)}</text></svg>'
+        f'<svg class="histogram" height="{_HEIGHT + _FOOT}" role="img" aria-label="{escaped(label)}">'
+        f"<title>{escaped(label)}</title>"
+        # The bars are stretched to the room that there is; the text around them is not.
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" height="{_HEIGHT}" preserveAspectRatio="none">{bars}</svg>'
+        f'<line class="axis" x1="0" x2="100%" y1="{_HEIGHT}.5" y2="{_HEIGHT}.5" />'
+        f'<text x="0" y="{_HEIGHT + 16}">{escaped(low)}</text>'
+        f'<text x="100%" y="{_HEIGHT + 16}" text-anchor="end">{escaped(high)}</text></svg>'
     )
 
 

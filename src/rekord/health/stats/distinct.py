@@ -14,12 +14,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from rekord.health.stats.sketches import Array, DistinctCount, Hashes
+from rekord.health.stats.sketches import EXACT_VALUES, REGISTER_BITS, Array, DistinctCount, Hashes
 
 EXACT_KEYS = 10_000
 TRACKED_KEYS = 2_000
-SHARED_KEYS = 4_000_000
-"""So many keys are kept of all features together: with more than 400 features each has less than `EXACT_KEYS`."""
+SHARED_KEYS = 1_000_000
+"""So many keys are kept of all features together: with more than 100 features each has less than `EXACT_KEYS`."""
+
+_MANY_FEATURES = 1_000
+_FEWEST_KEYS = 100
+_FEWER_VALUES = EXACT_VALUES // 4
+_FEWER_BITS = REGISTER_BITS - 4
+"""Features beyond so many make do with smaller sketches: whoever has them has keys that are data."""
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 Fetch: TypeAlias = Callable[[Sequence[int]], list[Any]]
@@ -37,7 +43,22 @@ class Room:
     @property
     def keys(self) -> int:
         """How many keys one feature may count exactly."""
-        return max(min(EXACT_KEYS, SHARED_KEYS // max(self.features, 1)), 100)
+        return max(min(EXACT_KEYS, SHARED_KEYS // max(self.features, 1)), _FEWEST_KEYS)
+
+    @property
+    def tracked_keys(self) -> int:
+        """How many of them it may keep once there are too many to count."""
+        return min(TRACKED_KEYS, self.keys)
+
+    @property
+    def exact_values(self) -> int:
+        """How many values of one feature are kept for its quantiles."""
+        return EXACT_VALUES if self.features <= _MANY_FEATURES else _FEWER_VALUES
+
+    @property
+    def register_bits(self) -> int:
+        """How large an estimate of different values may be."""
+        return REGISTER_BITS if self.features <= _MANY_FEATURES else _FEWER_BITS
 
 
 class Distinct:
@@ -73,7 +94,7 @@ class Distinct:
             self._add_exactly(keys, counts, room, fetch)
         else:
             self._unlisted.add(self._spread(keys))
-            self._add_tracked(keys, counts, fetch)
+            self._add_tracked(keys, counts, room, fetch)
 
     def merge(self, other: Distinct, room: Room) -> None:
         """Take in everything that another one has seen."""
@@ -84,11 +105,11 @@ class Distinct:
             return
         self.total += other.total
         if self._unlisted is None:
-            self._overflow()
+            self._overflow(room)
         assert self._unlisted is not None
         self._unlisted.merge(other._unlisted)
         self.most_missed += other.most_missed
-        self._add_tracked(other.keys, other.counts, fetch)
+        self._add_tracked(other.keys, other.counts, room, fetch)
 
     def top(self, number: int) -> list[tuple[Any, int]]:
         """The most frequent values with their counts; of equal ones the lesser value first."""
@@ -114,16 +135,16 @@ class Distinct:
         if len(self.keys) + len(fresh) <= room.keys:
             self._insert(keys[fresh], counts[fresh], fresh, fetch)
             return
-        self._overflow()
+        self._overflow(room)
         assert self._unlisted is not None
         self._unlisted.add(self._spread(keys))
-        self._add_tracked(keys[fresh], counts[fresh], None if fetch is None else _only(fetch, fresh))
+        self._add_tracked(keys[fresh], counts[fresh], room, None if fetch is None else _only(fetch, fresh))
 
-    def _overflow(self) -> None:
-        self._unlisted = DistinctCount()
+    def _overflow(self, room: Room) -> None:
+        self._unlisted = DistinctCount(room.register_bits)
         self._unlisted.add(self._spread(self.keys))
 
-    def _add_tracked(self, keys: Array, counts: Counts, fetch: Fetch | None) -> None:
+    def _add_tracked(self, keys: Array, counts: Counts, room: Room, fetch: Fetch | None) -> None:
         rest = np.ones(len(keys), bool)
         if len(keys):
             places = np.minimum(np.searchsorted(keys, self.keys), len(keys) - 1)
@@ -131,8 +152,8 @@ class Distinct:
             self.counts[known] += counts[places[known]]
             rest[places[known]] = False
         fresh = np.flatnonzero(rest)
-        if len(self.keys) + len(fresh) > TRACKED_KEYS:
-            missed = self._first_left_out(counts[fresh])
+        if len(self.keys) + len(fresh) > room.tracked_keys:
+            missed = self._first_left_out(counts[fresh], room.tracked_keys)
             fresh = fresh[counts[fresh] > missed]
             self._keep(self.counts > missed)
             self.counts -= missed
@@ -140,14 +161,14 @@ class Distinct:
             counts = counts - missed
         self._insert(keys[fresh], counts[fresh], fresh, fetch)
 
-    def _first_left_out(self, fresh: Counts) -> int:
+    def _first_left_out(self, fresh: Counts, room: int) -> int:
         """The count of the most frequent key for which there is no room."""
         # Most are met once in a batch. Where the others have room, the first to be left out is one of those.
         several = fresh[fresh > 1]
         ours = self.counts[self.counts > 1]
-        if len(ours) + len(several) <= TRACKED_KEYS:
+        if len(ours) + len(several) <= room:
             return 1
-        return int(np.partition(np.concatenate([ours, several]), -TRACKED_KEYS - 1)[-TRACKED_KEYS - 1])
+        return int(np.partition(np.concatenate([ours, several]), -room - 1)[-room - 1])
 
     def _keep(self, which: npt.NDArray[np.bool_]) -> None:
         self.keys, self.counts = self.keys[which], self.counts[which]

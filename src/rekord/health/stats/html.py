@@ -109,7 +109,7 @@ def _skew(stats: Stats, anchors: dict[str, str]) -> str:
         f'<h2>Splits compared</h2><p class="hint">{said} L∞ is the largest difference between the shares of a value, '
         "JS the Jensen–Shannon divergence of numbers in bits; 0 is alike, 1 is disjoint.</p>"
         '<div class="panel"><table><thead><tr><th scope="col">feature</th><th scope="col">splits</th>'
-        '<th scope="col">measure</th><th scope="col" class="n">distance</th><th scope="col">verdict</th>'
+        '<th scope="col" class="wide">measure</th><th scope="col" class="n">distance</th><th scope="col">verdict</th>'
         f'<th scope="col" class="wide">why</th></tr></thead><tbody>{rows}</tbody></table></div>'
     )
 
@@ -117,9 +117,10 @@ def _skew(stats: Stats, anchors: dict[str, str]) -> str:
 def _skew_row(one: Skew, anchors: dict[str, str]) -> str:
     word, kind = _VERDICTS[one.verdict]
     distance = "–" if one.distance is None else f"{one.distance:.3f}"
+    measure = _MEASURES.get(one.measure or "", "–")
     return (
         f'<tr><th scope="row">{_linked(one.feature, anchors)}</th>'
-        f"<td>{escaped(one.base)} / {escaped(one.split)}</td><td>{_MEASURES.get(one.measure or '', '–')}</td>"
+        f'<td>{escaped(one.base)} / {escaped(one.split)}</td><td class="wide">{measure}</td>'
         f'<td class="n">{distance}</td><td><span class="pill {kind}">{word}</span></td>'
         f'<td class="wide value">{escaped(one.says)}</td></tr>'
     )

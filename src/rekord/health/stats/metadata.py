@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from rekord.health.stats.distinct import Room
 from rekord.health.stats.numbers import Counted, Moments, Numbers, counts_between
 from rekord.health.stats.report import FeatureStats, Part, Stats
 from rekord.health.stats.sketches import Quantiles
@@ -129,14 +130,14 @@ def _feature(feature: FeatureStats) -> Message:
     path.add("step", _utf8(feature.key))
     message.add("path", path)
     if feature.kind == "bytes":
-        strings = feature.strings or Strings()
+        strings = feature.strings or Strings(Room())
         as_text = strings.utf8 == strings.count and not feature.is_pictures
         message.add("type", Word("STRING"))
         inner = _string_stats(feature, strings) if as_text else _bytes_stats(feature, strings)
         message.add("string_stats" if as_text else "bytes_stats", inner)
     else:
         message.add("type", Word("INT" if feature.kind == "int64" else "FLOAT"))
-        numbers = feature.numbers or Numbers(np.int64)
+        numbers = feature.numbers or Numbers(np.int64, Room())
         message.add("num_stats", _num_stats(feature, numbers))
     return message
 

@@ -87,9 +87,9 @@ class Counted:
 
     __slots__ = ("moments", "quantiles")
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
         self.moments = Moments()
-        self.quantiles = Quantiles(np.int64)
+        self.quantiles = Quantiles(np.int64, room.exact_values)
 
     def add(self, values: npt.NDArray[np.int64]) -> None:
         """Take in some numbers."""
@@ -129,14 +129,14 @@ class Numbers:
 
     __slots__ = ("count", "distinct", "moments", "nan", "negative_inf", "positive_inf", "quantiles", "zeros")
 
-    def __init__(self, dtype: npt.DTypeLike) -> None:
+    def __init__(self, dtype: npt.DTypeLike, room: Room) -> None:
         self.count = 0  # of all values, those that are not finite too
         self.zeros = 0
         self.nan = 0
         self.negative_inf = 0
         self.positive_inf = 0
         self.moments = Moments()
-        self.quantiles = Quantiles(dtype)
+        self.quantiles = Quantiles(dtype, room.exact_values)
         self.distinct = Distinct(dtype, _bits, named=False)
 
     def add(self, values: Array, room: Room) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
+from rekord.health.stats.distinct import Room
 from rekord.health.stats.numbers import Counted
 
 SMALLEST_BYTES = 26
@@ -38,7 +39,7 @@ class Pictures:
         "widths",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
         self.count = 0
         self.unsized = 0  # known by their first bytes, but without a size that can be read
         self.turned = 0  # by EXIF
@@ -47,8 +48,8 @@ class Pictures:
         self.colours: Counter[str] = Counter()
         self.bits: Counter[int] = Counter()
         self.sizes: Counter[tuple[int, int]] = Counter()
-        self.widths = Counted()
-        self.heights = Counted()
+        self.widths = Counted(room)
+        self.heights = Counted(room)
 
     def add(
         self, data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], candidates: npt.NDArray[np.int64]

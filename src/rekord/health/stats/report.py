@@ -13,7 +13,7 @@ import numpy as np
 from rekord.health.finding import Finding, Report
 from rekord.health.keyed import Kind
 from rekord.health.stats.accumulate import Accumulator, Feature
-from rekord.health.stats.distinct import Distinct
+from rekord.health.stats.distinct import Distinct, Room
 from rekord.health.stats.numbers import Numbers, quantile_dict
 from rekord.health.stats.strings import Strings, shown
 from rekord.schema import Label, Schema
@@ -310,7 +310,7 @@ def part_of(name: str, seen: Accumulator, schema: Schema | None) -> Part:
             shown_as,
             key,
             seen.records,
-            seen.features.get(place) or Feature(),
+            seen.features.get(place) or Feature(Room()),
             is_step,
             labels.get(place),
             kinds.get(place),

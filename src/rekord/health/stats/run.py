@@ -6,11 +6,11 @@ import os
 import re
 from collections.abc import Sequence
 
-from rekord.dataset.manifest import check_shard, manifest_path, read_manifest
-from rekord.dataset.names import check_complete, splits_of
-from rekord.dataset.read import PathLike, record_files
-from rekord.errors import RekordError, error, located
+from rekord.dataset.read import PathLike
+from rekord.errors import RekordError, error
 from rekord.health.finding import Finding, Report
+from rekord.health.parts import parts_of
+from rekord.health.place import look_at
 from rekord.health.stats.accumulate import Accumulator, accumulate
 from rekord.health.stats.report import Stats, part_of
 from rekord.health.stats.skew import JS_THRESHOLD, LINF_THRESHOLD, compare_splits
@@ -43,9 +43,10 @@ def stats(
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema.load(schema)
     report = Report() if report is None else report
-    found: list[Finding] = []
-    splits, declared = _splits(path, found)
-    schema = declared if schema is None else schema
+    place = look_at(path)
+    there = parts_of(place)
+    splits, found = there.splits, there.findings
+    schema = place.schema if schema is None else schema
     parts: dict[str, Accumulator] = {}
     foreign: list[Finding] = []
     not_listed = 0
@@ -83,44 +84,6 @@ def _together(parts: list[Accumulator]) -> Accumulator:
     for part in parts:
         everything.merge(part)
     return everything
-
-
-def _splits(
-    path: PathLike | Sequence[PathLike], found: list[Finding]
-) -> tuple[dict[str, list[str]], Schema | None]:
-    """The files of each split and the schema of the manifest; what is missing is a finding, not an end."""
-    folder = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-    if isinstance(folder, str) and os.path.isfile(manifest_path(folder)):
-        try:
-            return _listed(folder, found)
-        except RekordError as failure:
-            found.append(Finding.from_error(failure))
-    paths = record_files(path)
-    root = folder if folder is not None and os.path.isdir(folder) else None
-    if folder is None or not os.path.isfile(folder):
-        try:
-            check_complete(paths)
-        except RekordError as failure:
-            found.append(Finding.from_error(failure))
-    return splits_of(paths, root), None
-
-
-def _listed(folder: str, found: list[Finding]) -> tuple[dict[str, list[str]], Schema]:
-    manifest = read_manifest(folder)
-    with located(path=manifest_path(folder)):
-        schema = Schema.from_dict(manifest.schema)
-    splits: dict[str, list[str]] = {}
-    for name, part in manifest.splits.items():
-        splits[name] = []
-        for shard, size_bytes in zip(part.names(name), part.shards.bytes, strict=True):
-            try:
-                check_shard(folder, shard, size_bytes, allow_missing=False)
-            except RekordError as failure:
-                found.append(Finding.from_error(failure))
-            place = os.path.join(folder, shard)
-            if os.path.exists(place):
-                splits[name].append(place)
-    return splits, schema
 
 
 def _unreadable(finding: Finding) -> RekordError:

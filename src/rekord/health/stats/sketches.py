@@ -3,11 +3,11 @@
 Both summaries can be merged, in any order and any grouping, and neither draws a random number.
 
 Quantiles keep values of weight 1, 2, 4, … on levels. A level that is full is sorted and cut into pairs; one value of
-each pair, the lower and the higher one in turn, goes one level up with twice the weight. Below `EXACT_VALUES` nothing
-is thrown away.
+each pair, the lower and the higher one in turn, goes one level up with twice the weight. Up to
+`EXACT_VALUES` nothing is thrown away; beyond that a level holds half as many at the most.
 
 Distinct values are counted by HyperLogLog: of the hashes that fall into one of 16,384 registers the smallest is
-remembered by its number of leading zeros.
+remembered by its number of leading zeros. Both can be made smaller, and less exact, where there are many of them.
 """
 
 from __future__ import annotations
@@ -24,24 +24,20 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 EXACT_VALUES = 4096
 """Quantiles of so many values are those of the values themselves."""
 
-LEVEL_VALUES = 1024
-"""Beyond that: a level holds twice as many at the most, and every pass over one costs half a value's weight."""
-
 REGISTER_BITS = 14
-_REGISTERS = 1 << REGISTER_BITS
-_REST_BITS = 64 - REGISTER_BITS
-DISTINCT_ERROR = 1.04 / math.sqrt(_REGISTERS)
+DISTINCT_ERROR = 1.04 / math.sqrt(1 << REGISTER_BITS)
 """The standard error of a number of distinct values that was estimated: 0.8 %."""
 
 
 class Quantiles:
     """The distribution of numbers of one dtype, each taken with the weight that it stands for."""
 
-    __slots__ = ("_higher", "_levels", "count", "dtype")
+    __slots__ = ("_exact", "_higher", "_levels", "count", "dtype")
 
-    def __init__(self, dtype: npt.DTypeLike) -> None:
+    def __init__(self, dtype: npt.DTypeLike, exact: int = EXACT_VALUES) -> None:
         self.dtype = np.dtype(dtype)
         self.count = 0
+        self._exact = exact  # so many values are all kept; a level has a quarter of it
         self._levels: list[Array] = [np.empty(0, self.dtype)]
         self._higher: list[bool] = [False]
 
@@ -56,12 +52,12 @@ class Quantiles:
         if not size:
             return
         self.count += size
-        if size <= EXACT_VALUES:
+        if size <= self._exact:
             self._put(0, values)
         else:
             # Most of a large batch would be thrown away level by level: it is cut at once into blocks of equal
             # size, each with its middle value. What is left over makes smaller blocks.
-            level = (size // LEVEL_VALUES).bit_length() - 1
+            level = (4 * size // self._exact).bit_length() - 1
             begin = 0
             while begin < size:
                 width = 1 << level
@@ -76,7 +72,7 @@ class Quantiles:
     def add_repeated(self, value: Any, times: int) -> None:
         """Take in one value many times."""
         self.count += times
-        if times and self.is_exact and self.count <= EXACT_VALUES:
+        if times and self.is_exact and self.count <= self._exact:
             self._put(0, np.full(times, value, self.dtype))
             return
         one = np.full(1, value, self.dtype)
@@ -125,12 +121,12 @@ class Quantiles:
         self._levels[level] = np.concatenate([self._levels[level], values])
 
     def _compact(self) -> None:
-        if self.is_exact and self.count <= EXACT_VALUES:
+        if self.is_exact and self.count <= self._exact:
             return
         level = 0
         while level < len(self._levels):
             values = self._levels[level]
-            if len(values) > 2 * LEVEL_VALUES or (level == 0 and self.is_exact):
+            if 2 * len(values) > self._exact or (level == 0 and self.is_exact):
                 values = np.sort(values)
                 paired = len(values) & ~1
                 self._put(level + 1, values[int(self._higher[level]) : paired : 2])
@@ -151,31 +147,34 @@ def spread(keys: Hashes) -> Hashes:
 class DistinctCount:
     """About how many different hashes there were (HyperLogLog)."""
 
-    __slots__ = ("_registers",)
+    __slots__ = ("_bits", "_registers")
 
-    def __init__(self) -> None:
-        self._registers = np.zeros(_REGISTERS, np.uint8)
+    def __init__(self, bits: int = REGISTER_BITS) -> None:
+        self._bits = bits
+        self._registers = np.zeros(1 << bits, np.uint8)
 
     def add(self, hashes: Hashes) -> None:
         """Take in hashes, in any order and any number of times."""
-        places = (hashes >> np.uint64(_REST_BITS)).astype(np.int64)
-        rest = hashes & np.uint64((1 << _REST_BITS) - 1)
+        rest_bits = 64 - self._bits
+        places = (hashes >> np.uint64(rest_bits)).astype(np.int64)
+        rest = hashes & np.uint64((1 << rest_bits) - 1)
         # Few hashes raise their register once some thousands have been seen; only those are worth more work.
-        limits = np.uint64(1) << (np.uint64(_REST_BITS) - self._registers.astype(np.uint64))
-        rare = rest < limits[places]
+        rare = rest < np.uint64(1) << (np.uint64(rest_bits) - self._registers[places].astype(np.uint64))
         places, rest = places[rare], rest[rare]
         if not len(places):
             return
-        zeros = _REST_BITS - np.frexp(rest.astype(np.float64))[1]
+        zeros = rest_bits - np.frexp(rest.astype(np.float64))[1]
         np.maximum.at(self._registers, places, (zeros + 1).astype(np.uint8))
 
     def merge(self, other: DistinctCount) -> None:
-        """Take in everything that another one has seen."""
-        np.maximum(self._registers, other._registers, out=self._registers)
+        """Take in everything that another one has seen; the result is as exact as the smaller of the two."""
+        bits = min(self._bits, other._bits)
+        self._registers = np.maximum(self._folded(bits), other._folded(bits))
+        self._bits = bits
 
     def estimate(self) -> int:
         """The number of different hashes, give or take `DISTINCT_ERROR`."""
-        size = _REGISTERS
+        size = len(self._registers)
         raw: float = (
             0.7213 / (1 + 1.079 / size) * size * size / np.ldexp(1.0, -self._registers.astype(int)).sum()
         )
@@ -183,3 +182,15 @@ class DistinctCount:
         if raw <= 2.5 * size and empty:
             return round(size * math.log(size / empty))
         return round(raw)
+
+    def _folded(self, bits: int) -> npt.NDArray[np.uint8]:
+        """The registers as they would be if there had been fewer of them all the time."""
+        spare = self._bits - bits
+        if not spare:
+            return self._registers
+        groups = self._registers.reshape(1 << bits, 1 << spare)
+        # The last bits of a register's number now lead what is counted; only those of the first are all zero.
+        within = np.arange(1 << spare)
+        ranks = np.where(within == 0, groups + spare, spare - np.frexp(within)[1] + 1)
+        folded: npt.NDArray[np.uint8] = np.where(groups == 0, 0, ranks).max(axis=1).astype(np.uint8)
+        return folded

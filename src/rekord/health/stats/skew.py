@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord.health.stats.distinct import Distinct
+from rekord.health.stats.figures import number
 from rekord.health.stats.numbers import Numbers, counts_between
 from rekord.health.stats.report import FeatureStats, Part, Skew
 from rekord.health.stats.sketches import Quantiles
@@ -75,7 +76,7 @@ def _measured(
         distance, bins = jensen_shannon(ours.numbers, theirs.numbers)
         chance = _CHANCE * max(bins - 1, 0) / (8 * math.log(2)) * sizes
         means = ours.numbers.moments.mean, theirs.numbers.moments.mean
-        says = "" if None in means else f"mean {means[0]:.4g} against {means[1]:.4g}"
+        says = "" if None in means else f"mean {number(means[0])} against {number(means[1])}"
         yield _judged(ours.name, base, other, "js", distance, js, chance, says)
     elif ours.distinct is not None and theirs.distinct is not None and not ours.is_pictures:
         if not (ours.distinct.total and theirs.distinct.total):

@@ -38,12 +38,12 @@ class Strings:
 
     __slots__ = ("count", "distinct", "lengths", "pictures", "utf8")
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
         self.count = 0
         self.utf8 = 0
-        self.lengths = Counted()
+        self.lengths = Counted(room)
         self.distinct = Distinct(np.uint64, _digests_are_hashes, named=True)
-        self.pictures = Pictures()
+        self.pictures = Pictures(room)
 
     def add(self, columns: Sequence[Picked], room: Room, pool: _core.Pool) -> None:
         """Take in the values of some columns."""

@@ -25,8 +25,8 @@ main, header.top { max-width: 1080px; margin: 0 auto; padding: 0 28px; }
 header.top { padding-top: 64px; padding-bottom: 8px; }
 main { padding-bottom: 96px; }
 h1 {
-  font-size: 30px; line-height: 1.2; font-weight: 650; letter-spacing: -0.02em; margin: 0; overflow-
-  wrap: anywhere;
+  font-size: 30px; line-height: 1.2; font-weight: 650; letter-spacing: -0.02em; margin: 0;
+  overflow-wrap: anywhere;
 }
 h2 { font-size: 20px; font-weight: 650; letter-spacing: -0.01em; margin: 72px 0 6px; }
 h3 { font-size: 16px; font-weight: 600; margin: 0; overflow-wrap: anywhere; }
@@ -39,8 +39,8 @@ a:hover { text-decoration: underline; }
 a:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; border-radius: 3px; }
 .eyebrow { font-size: 13px; font-weight: 600; color: var(--accent); margin: 0 0 8px; }
 .cards {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 14px; margin: 28px
-  0 0; padding: 0; list-style: none;
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 14px;
+  margin: 28px 0 0; padding: 0; list-style: none;
 }
 .cards li, .feature, .panel { background: var(--card); border: 1px solid var(--line); border-radius: 12px; }
 .cards li { padding: 16px 18px; }
@@ -54,7 +54,7 @@ table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { padding: 7px 14px 7px 0; text-align: left; vertical-align: middle; border-bottom: 1px solid var(--line); }
 tr:last-child > th, tr:last-child > td { border-bottom: 0; }
 thead th { font-size: 12px; font-weight: 600; color: var(--soft); white-space: nowrap; }
-tbody th { font-weight: 500; overflow-wrap: anywhere; }
+tbody th { font-weight: 500; overflow-wrap: anywhere; min-width: 10ch; }
 .n { text-align: right; white-space: nowrap; }
 td:last-child, th:last-child { padding-right: 0; }
 .bar { min-width: 80px; width: 40%; }
@@ -71,22 +71,24 @@ td:last-child, th:last-child { padding-right: 0; }
 .feature:target { border-color: var(--accent); }
 .feature > header { display: flex; flex-wrap: wrap; gap: 6px 12px; align-items: baseline; }
 .facts {
-  display: flex; flex-wrap: wrap; gap: 4px 22px; margin: 6px 0 0; padding: 0; list-style: none; font-
-  size: 14px; color: var(--soft);
+  display: flex; flex-wrap: wrap; gap: 4px 22px; margin: 6px 0 0; padding: 0; list-style: none;
+  font-size: 14px; color: var(--soft);
 }
 .facts b { color: var(--ink); font-weight: 600; }
 .facts .alert, .facts .alert b { color: var(--warn); }
 .columns {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr)); gap: 28px
-  40px; margin-top: 20px;
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr));
+  gap: 28px 40px; margin-top: 20px;
 }
 .columns > * { min-width: 0; }
+.columns > :only-child { max-width: 500px; }
 .columns table { font-size: 13px; }
 .columns th, .columns td { padding-top: 4px; padding-bottom: 4px; border-bottom: 0; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); gap: 16px 24px; }
 figure { margin: 0; }
 figcaption { font-size: 12px; color: var(--soft); margin-bottom: 4px; }
 svg { display: block; width: 100%; height: auto; overflow: visible; }
+svg.histogram { height: 132px; }
 svg .fill { fill: var(--accent); }
 svg .axis { stroke: var(--line); }
 svg text { fill: var(--soft); font-size: 11px; }

@@ -1,0 +1,58 @@
+"""`rekord index`: index files for rekord, DALI or vahidk's tfrecord."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from rekord.cli import out
+from rekord.cli.render import clean, count
+
+
+class IndexFormat(str, Enum):
+    """Who is to read the index files."""
+
+    REKORD = "rekord"
+    DALI = "dali"
+    VAHIDK = "vahidk"
+
+
+def index(
+    path: Annotated[
+        str,
+        typer.Argument(metavar="PATH", help="A record file, a folder or a pattern.", show_default=False),
+    ],
+    format: Annotated[
+        IndexFormat,
+        typer.Option(
+            "--format",
+            metavar="rekord|dali|vahidk",
+            help="Who is to read the index files. [rekord]",
+            show_default=False,
+        ),
+    ] = IndexFormat.REKORD,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="OUT", help="A folder for the index files; for one file, its index."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Write index files: where each record begins, so that any of them can be read at once."""
+    from rekord.verbs.index import index as write_index
+
+    def say(target: str, records: int, wrote: bool) -> None:
+        out.say(f"{clean(target)}  {count(records, 'record')}" + ("" if wrote else "  (as it was)"))
+
+    report = write_index(path, format=format.value, out=output, on_file=None if as_json else say)
+    if as_json:
+        out.say_json(report.to_dict())
+        return 0
+    out.tell(
+        f"wrote {count(len(report.written), 'index file')} of {count(report.files, 'file')}"
+        f" · {count(report.records, 'record')}"
+    )
+    return 0

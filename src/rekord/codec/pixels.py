@@ -1,0 +1,179 @@
+"""One encoded image or mask to an array of its pixels."""
+
+from __future__ import annotations
+
+import io
+from math import ceil
+from typing import Any, TypeAlias
+
+import numpy as np
+from PIL import Image as Pillow
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+
+from rekord import _core
+from rekord._core import Colour, PictureFault, PictureFormat
+from rekord.codec.looking import FORMATS, Unsound, shown_format, unsound
+from rekord.codec.masks import Ids
+from rekord.codec.nested import Array
+from rekord.codec.png import inflated, samples
+
+Size: TypeAlias = tuple[int, int]
+"""Height and width."""
+
+_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+_SPARE = 1.05
+"""Where few pixels are wanted a JPEG is decoded to 1/2, 1/4 or 1/8 at once, if that is so much larger still.
+
+What is left to the filter then gives what it would give of the whole picture: on photographs they differ by about 1
+of 255 on average. Of exactly the size that is wanted nothing would be left to it, and edges would look other.
+"""
+_FIND = "rekord check PATH, which names all such pictures"
+
+
+class _Jpeg(JpegImageFile):
+    """A JPEG whose EXIF is left alone: it says nothing of pixels, and Pillow warns where it is damaged."""
+
+    def _read_dpi_from_exif(self) -> None:
+        pass
+
+
+# By name, not by Pillow's own guess: of all that it can open, these are what records hold.
+_READERS: dict[Any, Any] = {
+    PictureFormat.JPEG: _Jpeg,
+    PictureFormat.PNG: PngImageFile,
+    PictureFormat.GIF: GifImageFile,
+    PictureFormat.BMP: BmpImageFile,
+    PictureFormat.WEBP: WebPImageFile,
+}
+
+
+def image_pixels(data: bytes, channels: int, resize: Size | None) -> Array:
+    """The pixels of an image as uint8, of shape (height, width, channels); raises Unsound.
+
+    Colours are those of TensorFlow's decode_image: equal for PNG, GIF, BMP and WebP, and for JPEG as it decodes with
+    dct_method="INTEGER_ACCURATE" (its usual method is off by a few of 255). Grey that is made of colours may be off
+    by 1. The alpha of a PNG without any is 255, that of a BMP is not read. Of several frames this is the first.
+    """
+    facts = _core.look(data, False)
+    if facts.fault != PictureFault.NONE or facts.format not in _READERS:
+        raise _refused(facts, data, "image", None)
+    _check_size(facts)
+    try:
+        with _READERS[facts.format](io.BytesIO(data)) as image:
+            if image.size == (facts.width, facts.height):
+                return _converted(image, channels, resize)
+            met = f"{image.size[0]:,} × {image.size[1]:,}, where its header says another size"
+    except MemoryError:
+        raise
+    except Exception as failure:  # there is no list of what damaged bytes make a decoder raise
+        raise _refused(_core.look(data, True), data, "image", failure) from failure
+    raise _undecoded("a picture as large as its header says", met)
+
+
+def mask_ids(data: bytes, ids: Ids, resize: Size | None) -> Array:
+    """The class ids of a mask, of shape (height, width), as uint8 or as uint16 where they need it; raises Unsound.
+
+    They are the samples as stored: the indices of a palette, and numbers below 16 of a PNG with 4 bits.
+    """
+    facts = _core.look(data, True)
+    if facts.fault != PictureFault.NONE or facts.format not in _READERS:
+        raise _refused(facts, data, "mask", None)
+    if facts.format != PictureFormat.PNG or facts.colour not in (Colour.GREY, Colour.PALETTE):
+        kind = shown_format(FORMATS[facts.format])
+        raise _no_ids(f"a {kind} of colours" if facts.format == PictureFormat.PNG else f"a {kind}")
+    _check_size(facts)
+    form = _core.PixelForm(facts.width, facts.height, facts.bits, 1, facts.interlaced)
+    try:
+        stored = samples(inflated(data, _core.png_chunks(data), form, None), form, None)
+    except Unsound as failure:
+        raise _as_undecoded(failure) from failure
+    values = np.frombuffer(stored, ">u2" if facts.bits == 16 else np.uint8)
+    pixels = values.reshape(facts.height, facts.width)
+    if resize is not None:
+        pixels = pixels[np.ix_(*map(_nearest, pixels.shape, resize))]
+    if facts.bits == 16 and not ids.wide and (pixels > 255).any():
+        raise _no_ids(f"16 bits, with values up to {int(pixels.max()):,}")
+    return pixels.astype(np.uint16 if ids.wide else np.uint8)
+
+
+def _nearest(before: int, after: int) -> Array:
+    """The row or column whose middle is nearest, for each one that is to be."""
+    return ((np.arange(after) * 2 + 1) * before // (2 * after)).astype(np.intp)
+
+
+def _converted(image: Any, channels: int, resize: Size | None) -> Array:
+    box = None
+    if image.format == "JPEG":
+        least = None if resize is None else (ceil(resize[1] * _SPARE), ceil(resize[0] * _SPARE))
+        drafted = image.draft("L" if channels == 1 else image.mode, least)
+        box = None if drafted is None else drafted[1]
+    image.load()
+    pixels = _in_mode(image, _MODES[channels])
+    if resize is not None and pixels.size != (resize[1], resize[0]):
+        pixels = pixels.resize((resize[1], resize[0]), Pillow.Resampling.BILINEAR, box=box)
+    return np.array(pixels).reshape(pixels.height, pixels.width, channels)
+
+
+def _in_mode(image: Any, mode: str) -> Any:
+    """The colours of an image in another mode: alpha is dropped or added, never mixed with a background."""
+    if image.mode.startswith("I"):  # grey of 16 bits, of which Pillow would keep the lower 8
+        image = Pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode == "CMYK" and image.format == "JPEG" and "adobe" not in image.info:
+        image = image.point(
+            lambda value: 255 - value
+        )  # Pillow takes all of them for inverted, as Adobe's are
+    if mode in ("L", "RGB"):
+        image.info.pop("transparency", None)
+    if image.mode == mode:
+        return image
+    if mode in ("LA", "L") and image.mode not in ("L", "LA", "P", "RGB", "RGBA"):
+        image = image.convert("RGB")
+    return image.convert(mode)
+
+
+def _check_size(facts: _core.PictureFacts) -> None:
+    most = Pillow.MAX_IMAGE_PIXELS  # who needs more sets it, as for Pillow itself
+    if most is not None and facts.width * facts.height > most:
+        raise Unsound(
+            "D410",
+            "has more pixels than are decoded",
+            expected=f"at most {most:,}",
+            found=f"{facts.width:,} × {facts.height:,}",
+            do="PIL.Image.MAX_IMAGE_PIXELS = … raises the limit; or cut the picture into tiles",
+        )
+
+
+def _refused(facts: _core.PictureFacts, data: bytes, what: str, failure: Exception | None) -> Unsound:
+    if failure is None or facts.fault != PictureFault.NONE:
+        return _as_undecoded(unsound(facts, data, None, what))
+    # Its structure is whole: only the decoder can say more, without quoting bytes.
+    return _undecoded(f"a {shown_format(FORMATS[facts.format])} that can be decoded", str(failure)[:60])
+
+
+def _as_undecoded(failure: Unsound) -> Unsound:
+    return Unsound(
+        "D409",
+        failure.what,
+        expected=failure.expected,
+        found=failure.found,
+        likely=failure.likely,
+        do=_FIND,
+    )
+
+
+def _undecoded(expected: str, found: str) -> Unsound:
+    return Unsound("D409", "cannot be decoded", expected=expected, found=found, do=_FIND)
+
+
+def _no_ids(found: str) -> Unsound:
+    return Unsound(
+        "D411",
+        "is not a mask of class ids",
+        expected="a single-channel PNG of class ids",
+        found=found,
+        do="declare rk.Image() to decode its colours, or write the masks again as class ids",
+    )

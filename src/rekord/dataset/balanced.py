@@ -1,0 +1,324 @@
+"""`split.balanced`: epochs in which every class has its share, drawn from the records without copying any."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from rekord import _core
+from rekord.dataset.by_class import ByClass, indexed_counts
+from rekord.dataset.drawn import WORD, Drawn, Quotas, checked_share, shared_out
+from rekord.dataset.order import Ids
+from rekord.dataset.split import Split
+from rekord.errors import RekordError, error
+from rekord.schema import Label
+
+_GOLDEN = 0x9E3779B97F4A7C15
+"""2^64 divided by the golden ratio: multiples of it, modulo 2^64, fill the circle evenly."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassParts:
+    """The classes of a column as parts."""
+
+    by_class: ByClass
+
+    @cached_property
+    def _starts(self) -> Ids:
+        return np.concatenate([[0], np.cumsum(self.by_class.coded.counts())]).astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.by_class.coded.classes)
+
+    def size(self, part: int) -> int:
+        """How many records the class has."""
+        return int(self._starts[part + 1] - self._starts[part])
+
+    def records(self, part: int, round: int, numbers: Ids, *, shuffled: bool, seed: int) -> Ids:
+        """Those of the class, in an order of the round."""
+        if shuffled:
+            key = _core.order_key([seed, part, round % WORD])
+            numbers = _core.permute(numbers, self.size(part), key)  # type: ignore[assignment]
+        found: Ids = self.by_class.order[self._starts[part] + numbers]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Balance:
+    """One class a record: quotas that are kept exactly."""
+
+    by_class: ByClass
+    quotas: Ids
+
+    @property
+    def said(self) -> str:
+        """Balanced by which column."""
+        return f"balanced by `{self.by_class.by}`"
+
+    @property
+    def size(self) -> int:
+        """As many as there are records."""
+        return self.by_class.records
+
+    @property
+    def achieved(self) -> dict[Any, float]:
+        """Exactly the quotas."""
+        quotas = self.quotas.tolist()
+        return {
+            one: quota / max(self.size, 1)
+            for one, quota in zip(self.by_class.coded.classes, quotas, strict=True)
+        }
+
+    def recipe(self, *, shuffled: bool, seed: int) -> Quotas:
+        """Drawn class by class."""
+        return Quotas(ClassParts(self.by_class), self.quotas, shuffled, seed, self._told)
+
+    @cached_property
+    def _told(self) -> dict[str, Any]:
+        return _told(self.by_class)
+
+
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """Several classes a record: each record has a factor, and comes as often as that says, up to rounding."""
+
+    by_class: ByClass
+    factors: npt.NDArray[np.float64]
+
+    @property
+    def said(self) -> str:
+        """Balanced by which column."""
+        return f"balanced by `{self.by_class.by}`"
+
+    @property
+    def size(self) -> int:
+        """As many as there are records."""
+        return self.by_class.records
+
+    @property
+    def achieved(self) -> dict[Any, float]:
+        """The part of an epoch's records that have the class, as the factors say."""
+        coded = self.by_class.coded
+        assert coded.offsets is not None
+        records = np.repeat(np.arange(self.size), np.diff(coded.offsets))
+        # A class that a record names twice is one that it has.
+        pairs = np.unique(np.stack([records, coded.codes.astype(np.int64)]), axis=1)
+        parts = np.bincount(pairs[1], self.factors[pairs[0]], minlength=len(coded.classes))
+        total = float(self.factors.sum())
+        return dict(zip(coded.classes, (parts / total).tolist(), strict=True))
+
+    def recipe(self, *, shuffled: bool, seed: int) -> Repeated:
+        """Drawn by the factors."""
+        ends = np.cumsum(self.factors)
+        return Repeated(self.by_class.ids, ends, shuffled, seed, self._told)
+
+    @cached_property
+    def _told(self) -> dict[str, Any]:
+        factors = hashlib.sha256(self.factors.tobytes()).hexdigest()
+        return {**_told(self.by_class), "factors": factors[:16]}
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """A recipe in which each record comes as often as its factor says, rounded up or down from epoch to epoch.
+
+    The factors lie end to end on a line, and n points with equal gaps lie on it: a record has those that fall on it.
+    Where the first point lies differs from epoch to epoch.
+    """
+
+    ids: Ids | None
+    ends: npt.NDArray[np.float64]
+    shuffled: bool
+    seed: int
+    told: Mapping[str, Any]
+
+    @property
+    def size(self) -> int:
+        """As many as there are records."""
+        return len(self.ends)
+
+    @property
+    def is_file_order(self) -> bool:
+        """Never."""
+        return False
+
+    def records(self, epoch: int, positions: Ids) -> Ids:
+        """The records that the points of these positions fall on."""
+        if not len(positions):
+            return positions
+        points = positions
+        if self.shuffled:
+            key = _core.order_key([self.seed, epoch])
+            points = _core.permute(positions, self.size, key)  # type: ignore[assignment]
+        start = (_core.order_key([self.seed]) + epoch * _GOLDEN) % WORD / WORD
+        gap = float(self.ends[-1]) / self.size
+        found = np.searchsorted(self.ends, (points + start) * gap, side="right")
+        numbers = np.minimum(found, self.size - 1).astype(np.int64)
+        return numbers if self.ids is None else self.ids[numbers]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The order, and what tells these factors from others."""
+        order = "exact" if self.shuffled else "sequential"
+        return {"kind": order, "seed": self.seed, **self.told}
+
+
+def balanced_split(split: Split, by: str, target: Mapping[Any, Any] | Literal["present"] | None) -> Drawn:
+    """A split in which the classes of a column have equal shares, or those of `target`."""
+    by_class = ByClass(split._shards, split._schema, by, split._ids)
+    if not by_class.records:
+        raise _no_balance(by, "there is no record", "at least one record", "none", "balance another split")
+    shares = _shares(by_class, target)
+    if by_class.is_several:
+        return Drawn(split, Repeats(by_class, _factors(by_class, shares)), map=split._map)
+    return Drawn(split, Balance(by_class, shared_out(by_class.records, shares)), map=split._map)
+
+
+def class_weights(split: Split, by: str, *, names: bool) -> dict[Any, float]:
+    """n / (k · count) of each of k classes that there are."""
+    by_class = ByClass(split._shards, split._schema, by, split._ids)
+    feature = by_class.feature
+    counts = None
+    if isinstance(feature, Label) and not feature.shape and split._ids is None:
+        counts = indexed_counts(split._shards, by)
+    if counts is None:
+        counts = dict(zip(by_class.coded.classes, by_class.coded.counts().tolist(), strict=True))
+    there = {one: count for one, count in sorted(counts.items()) if count}
+    n = sum(there.values())
+    weights = {one: n / (len(there) * count) for one, count in there.items()}
+    if not names:
+        return weights
+    if not isinstance(feature, Label) or feature.names is None:
+        raise error(
+            "U605",
+            f"`names` means nothing for `{by}`, whose classes have none",
+            expected="a Label with names",
+            found=repr(feature)[:60],
+            do="leave `names` out",
+        )
+    return {feature.names[one]: weight for one, weight in weights.items()}
+
+
+def _shares(by_class: ByClass, target: object) -> list[Fraction]:
+    """The share of each class that there is."""
+    by, feature, classes = by_class.by, by_class.feature, by_class.coded.classes
+    counts = by_class.coded.counts()
+    if target is None or target == "present":
+        lacking = feature.count - int((counts > 0).sum()) if isinstance(feature, Label) else 0
+        if target is None and lacking:
+            raise _no_balance(
+                by,
+                f"{lacking:,} of {feature.count:,} classes have no records",  # type: ignore[attr-defined]
+                "records of every class that is declared",
+                f"none of {_first_lacking(by_class)}",
+                'target="present" balances the classes that there are',
+            )
+        return [Fraction(int(count > 0)) for count in counts.tolist()]
+    if not isinstance(target, Mapping) or not target:
+        raise _no_balance(
+            by,
+            "`target` is no mapping from classes to shares",
+            '{class: share, …}, "present" or None',
+            repr(target)[:60],
+            "target={0: 0.5, 1: 0.5}",
+        )
+    asked: dict[Any, Fraction] = {}
+    for name, share in target.items():
+        one = _class_of(by_class, name)
+        checked = checked_share(f"{name!r}"[:60], share)
+        if one in asked:
+            raise _no_balance(
+                by, "`target` names a class twice", "each class once", repr(name)[:60], "leave one out"
+            )
+        if checked and one not in classes:
+            raise _no_balance(
+                by,
+                f"`target` asks for class {name!r:.60}, which has no records",
+                "shares of classes that have records",
+                f"{len(classes):,} classes: {', '.join(map(repr, classes[:5]))}"[:60],
+                f"leave {name!r:.60} out of `target`",
+            )
+        asked[one] = checked
+    for one, count in zip(classes, counts.tolist(), strict=True):
+        if count and one not in asked:
+            raise _no_balance(
+                by,
+                f"`target` says nothing of class {one!r:.60}",
+                "a share of every class that has records",
+                f"{count:,} records of it",
+                f"{one!r:.60}: 0 in `target` leaves them out",
+            )
+    if not sum(asked.values()):
+        raise _no_balance(by, "all shares of `target` are 0", "a share above 0", "0", "target=None")
+    return [asked.get(one, Fraction(0)) for one in classes]
+
+
+def _class_of(by_class: ByClass, name: Any) -> Any:
+    """A class by its name or its value."""
+    if isinstance(name, np.generic):
+        name = name.item()
+    if isinstance(by_class.feature, Label) and isinstance(name, str):
+        number = by_class.feature.id_of(name)
+        if number is None:
+            raise _no_balance(
+                by_class.by,
+                f"`target` names a class that there is not: {name!r:.60}",
+                "a class of the schema",
+                repr(name)[:60],
+                "name a class as the schema does, or by its id",
+            )
+        return number
+    try:
+        hash(name)
+    except TypeError:
+        raise _no_balance(
+            by_class.by, "`target` has a key that is no class", "a value", repr(name)[:60], "{0: 0.5, 1: 0.5}"
+        ) from None
+    return name
+
+
+def _factors(by_class: ByClass, shares: Sequence[Fraction]) -> npt.NDArray[np.float64]:
+    """How often each record is wanted: as often as the rarest of its classes, the commonest one being 1."""
+    coded = by_class.coded
+    assert coded.offsets is not None
+    counts = np.maximum(coded.counts(), 1)
+    wanted = np.array([float(share) for share in shares]) / counts
+    least = wanted[wanted > 0].min() if (wanted > 0).any() else 1.0
+    of_class = wanted / least
+    # A record without a class comes as often as the commonest.
+    factors = np.ones(by_class.records)
+    some = np.flatnonzero(np.diff(coded.offsets))
+    if len(some):
+        factors[some] = np.maximum.reduceat(of_class[coded.codes], coded.offsets[some])
+    return factors
+
+
+def _first_lacking(by_class: ByClass) -> str:
+    feature = by_class.feature
+    assert isinstance(feature, Label)
+    there = {
+        one
+        for one, count in zip(by_class.coded.classes, by_class.coded.counts().tolist(), strict=True)
+        if count
+    }
+    first = next(number for number in range(feature.count) if number not in there)
+    return f"class {first}" + (f", {feature.names[first]!r:.40}" if feature.names is not None else "")
+
+
+def _told(by_class: ByClass) -> dict[str, Any]:
+    told: dict[str, Any] = {"balanced": by_class.by}
+    if by_class.ids is not None:
+        told["selected"] = hashlib.sha256(np.ascontiguousarray(by_class.ids).tobytes()).hexdigest()[:16]
+    classes = msgspec.json.encode([repr(one) for one in by_class.coded.classes])
+    return {**told, "classes": hashlib.sha256(classes).hexdigest()[:16]}
+
+
+def _no_balance(by: str, what: str, expected: str, found: str, do: str) -> RekordError:
+    return error("U667", f"`{by}` cannot be balanced: {what}", expected=expected, found=found, do=do)

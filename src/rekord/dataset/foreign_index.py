@@ -1,0 +1,154 @@
+"""The index files of other tools: DALI's and vahidk's lines of text, and kmkolasinski's binary form.
+
+    0 19          the offset of a frame, and its size with the framing, in decimal; one line a record
+    19 16
+
+    count         then begin, end and payload size of each record, all of eight bytes, little-endian
+
+They say where the frames of an uncompressed file begin, and are believed only where the file agrees.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from rekord import _core
+from rekord.dataset.index import Offsets, compact
+
+TEXT_SUFFIX = {"dali": ".idx", "vahidk": ".tfindex"}
+_EXTENSION = re.compile(r"\.(tfrecords?|records?|tfrecs?|tfr)$", re.IGNORECASE)
+_MOST_LINE_BYTES = 42  # two numbers of 20 digits, a blank and an end
+_FRAMING_BYTES = 16
+_LINES_A_CHUNK = 1 << 20
+
+
+def index_name(path: str, tool: str) -> str:
+    """What a tool calls the index of a file: DALI `x.tfrecord.idx`, vahidk `x.tfindex`."""
+    # Only a known ending is replaced: those of `x.tfrecord-00000-of-00002` are what tells shards apart.
+    return (_EXTENSION.sub("", path) if tool == "vahidk" else path) + TEXT_SUFFIX[tool]
+
+
+def beside(path: str, size_bytes: int) -> Offsets | None:
+    """What an index file beside a file says, where that covers the file from its first byte to its last."""
+    stem = _EXTENSION.sub("", path)
+    places = (f"{stem}.tfindex", f"{path}.tfindex", f"{path}.idx", f"{stem}.idx")
+    for place in dict.fromkeys(places):
+        found = read_index(place, size_bytes)
+        if found is not None:
+            return found
+    return None
+
+
+def read_index(place: str, size_bytes: int) -> Offsets | None:
+    """The offsets that an index file of another tool has; None where it is no index of so many bytes."""
+    most_records = size_bytes // _FRAMING_BYTES
+    try:
+        length_bytes = os.path.getsize(place)
+        if not 0 < length_bytes <= 8 + _MOST_LINE_BYTES * most_records:
+            return None
+        with open(place, "rb") as file:
+            count = int.from_bytes(file.read(8), "little")
+            file.seek(0)
+            binary = length_bytes == 8 + 24 * count
+            content = file.read(length_bytes)
+    except OSError:
+        return None
+    return _binary(content, size_bytes) if binary else _text(content, size_bytes)
+
+
+def text_index(offsets: Offsets, size_bytes: int) -> bytes:
+    """The lines of an index file for DALI or vahidk."""
+    sink = pa.BufferOutputStream()
+    options = pa_csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
+    for first in range(0, len(offsets), _LINES_A_CHUNK):
+        begins = offsets[first : first + _LINES_A_CHUNK + 1].astype(np.int64)
+        if first + _LINES_A_CHUNK >= len(offsets):
+            begins = np.append(begins, size_bytes)
+        lines = pa.table({"offset": begins[:-1], "size": np.diff(begins)})
+        pa_csv.write_csv(lines, sink, options)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def looks_like_an_index(place: str) -> bool:
+    """Whether a file begins as an index of one of these tools does; an empty one may be an index of nothing."""
+    with open(place, "rb") as file:
+        head = file.read(64)
+        length_bytes = os.fstat(file.fileno()).st_size
+    if not head or length_bytes == 8 + 24 * int.from_bytes(head[:8], "little"):
+        return True
+    return re.match(rb"0 \d{2,20}\n", head) is not None
+
+
+def fits(offsets: Offsets, size_bytes: int, descriptor: int) -> bool:
+    """Whether offsets ascend through a plain file, and a few of them are where its frames begin.
+
+    Four frames are looked at: the last one tells whether the file has grown or shrunk since.
+    """
+    if not len(offsets):
+        return size_bytes == 0
+    if int(offsets[0]) or int(offsets[-1]) + _FRAMING_BYTES > size_bytes or not ascends(offsets):
+        return False
+    last = len(offsets) - 1
+    for record in {0, last // 3, 2 * last // 3, last}:
+        begin = int(offsets[record])
+        end = int(offsets[record + 1]) if record < last else size_bytes
+        header = os.pread(descriptor, _core.HEADER_BYTES, begin)
+        if not _core.header_agrees(header) or begin + frame_bytes(header) != end:
+            return False
+    return True
+
+
+def frame_bytes(header: bytes) -> int:
+    """The size of the frame that begins with a header."""
+    return int.from_bytes(header[:8], "little") + _FRAMING_BYTES
+
+
+def ascends(offsets: Offsets) -> bool:
+    """Whether each frame begins after the one before it, with room for its framing at the least."""
+    for first in range(0, len(offsets), _LINES_A_CHUNK):
+        part = offsets[first : first + _LINES_A_CHUNK + 1].astype(np.int64)
+        if len(part) > 1 and int(np.diff(part).min()) < _FRAMING_BYTES:
+            return False
+    return True
+
+
+def _binary(content: bytes, size_bytes: int) -> Offsets | None:
+    found = np.frombuffer(content, "<u8", offset=8).astype(np.int64).reshape(-1, 3)
+    begins, ends, payloads = found[:, 0], found[:, 1], found[:, 2]
+    if not np.array_equal(ends - begins, payloads + _FRAMING_BYTES):
+        return None
+    return _covering(begins, ends, size_bytes)
+
+
+def _text(content: bytes, size_bytes: int) -> Offsets | None:
+    try:
+        lines: Any = pa_csv.read_csv(
+            pa.py_buffer(content),
+            read_options=pa_csv.ReadOptions(column_names=["offset", "size"], use_threads=False),
+            parse_options=pa_csv.ParseOptions(delimiter=" ", quote_char=False),
+            convert_options=pa_csv.ConvertOptions(
+                column_types={"offset": pa.int64(), "size": pa.int64()}, null_values=[]
+            ),
+        )
+        begins, sizes = (lines[name].combine_chunks().to_numpy() for name in ("offset", "size"))
+    except (pa.ArrowException, ValueError, KeyError):
+        return None
+    return _covering(begins, begins + sizes, size_bytes)
+
+
+def _covering(begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], size_bytes: int) -> Offsets | None:
+    whole = (
+        len(begins) > 0
+        and int(begins[0]) == 0
+        and int(ends[-1]) == size_bytes
+        and np.array_equal(begins[1:], ends[:-1])
+        and int((ends - begins).min()) >= _FRAMING_BYTES
+    )
+    return compact(begins) if whole else None

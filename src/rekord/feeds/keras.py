@@ -1,0 +1,198 @@
+"""`split.to_keras(…)`: a split as what Keras's `fit` takes: inputs, labels and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from rekord.dataset.finish import Batch
+from rekord.dataset.steps import Remainder
+from rekord.errors import RekordError, error
+from rekord.feeds.tensorflow import Mode, to_tensorflow
+from rekord.feeds.tensors import framework
+from rekord.location import Location
+from rekord.schema import Label, Schema
+
+if TYPE_CHECKING:
+    from rekord.dataset.split import Shuffle, Split
+
+Columns: TypeAlias = "str | Sequence[str] | None"
+ClassWeight: TypeAlias = 'Literal["balanced"] | Mapping[Any, float] | None'
+
+_MOST_CLASSES = 1 << 20
+
+
+def to_keras(
+    split: Split,
+    batch_size: int,
+    *,
+    x: Columns,
+    y: Columns,
+    sample_weight: str | None,
+    class_weight: ClassWeight,
+    mode: Mode,
+    shuffle: Shuffle,
+    seed: int,
+    epoch: int,
+    rank: int,
+    world: int,
+    remainder: Remainder,
+    fill: Mapping[str, Any] | None,
+    ragged: Literal["ragged", "pad"],
+    pad: Mapping[str, Any] | None,
+    decode: bool,
+    resize: tuple[int, int] | None,
+    map: Callable[[Batch], Any] | None,
+    prefetch: int,
+    threads: int | None,
+    state: Mapping[str, Any] | None,
+) -> Any:
+    """The dataset of (x, y), or (x, y, weights). One column is a tensor, several are a dict."""
+    schema = split.schema
+    labels = _labels(schema, y)
+    inputs = _inputs(schema, x, labels, sample_weight)
+    weights = () if sample_weight is None else (_column(schema, "sample_weight", sample_weight),)
+    table = None if class_weight is None else _table(split, schema, labels, class_weight)
+    tf = framework("tensorflow", "to_keras", "tensorflow")
+    dataset = to_tensorflow(
+        split,
+        batch_size,
+        mode=mode,
+        columns=tuple(dict.fromkeys((*inputs, *labels, *weights))),
+        shuffle=shuffle,
+        seed=seed,
+        epoch=epoch,
+        rank=rank,
+        world=world,
+        remainder=remainder,
+        fill=fill,
+        ragged=ragged,
+        pad=pad,
+        decode=decode,
+        resize=resize,
+        map=map,
+        prefetch=prefetch,
+        threads=threads,
+        state=state,
+        counted=True,
+        call="to_keras",
+    )
+
+    def parts(columns: dict[str, Any]) -> Any:
+        given = _one_or_dict(columns, inputs, single=x is None or isinstance(x, str))
+        if not labels:
+            return (given,)
+        wanted = _one_or_dict(columns, labels, single=y is None or isinstance(y, str))
+        weight = tf.cast(columns[weights[0]], tf.float32) if weights else None
+        if table is not None:
+            own = tf.gather(tf.constant(table), columns[labels[0]])
+            weight = own if weight is None else weight * own
+        return (given, wanted) if weight is None else (given, wanted, weight)
+
+    made = dataset.map(parts)
+    if mode == "native":
+        made.state_after = dataset.state_after
+    return made
+
+
+def _one_or_dict(columns: dict[str, Any], names: tuple[str, ...], *, single: bool) -> Any:
+    if single and len(names) == 1:
+        return columns[names[0]]
+    return {name: columns[name] for name in names}
+
+
+def _labels(schema: Schema, y: Columns) -> tuple[str, ...]:
+    if y is not None:
+        return _named(schema, "y", y)
+    found = tuple([name for name, feature in schema.items() if isinstance(feature, Label)])
+    if len(found) == 1:
+        return found
+    raise error(
+        "U660",
+        f"`y` must be named: {'no column is' if not found else f'{len(found)} columns are'} declared as rk.Label",
+        expected="the name of the column to learn, or [] for none",
+        found=_listed(found) if found else "columns " + _listed(schema),
+        do=f"y={(found or tuple(schema) or ('label',))[-1]!r}",
+    )
+
+
+def _inputs(schema: Schema, x: Columns, labels: tuple[str, ...], weight: str | None) -> tuple[str, ...]:
+    if x is not None:
+        return _named(schema, "x", x)
+    rest = tuple([name for name in schema if name not in labels and name != weight])
+    if rest:
+        return rest
+    raise error(
+        "U660",
+        "no column is left for `x`",
+        expected="a column beside " + _listed((*labels, *([weight] if weight else []))),
+        found="columns " + _listed(schema),
+        do='x="…", the name of the column to learn from',
+    )
+
+
+def _named(schema: Schema, argument: str, given: Columns) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given or ())
+    return tuple([_column(schema, argument, name) for name in names])
+
+
+def _column(schema: Schema, argument: str, name: object) -> str:
+    if isinstance(name, str):
+        schema[name]  # one that is not there names its near misses
+        return name
+    raise error(
+        "U605",
+        f"`{argument}` cannot be {repr(name)[:60]}",
+        expected="the name of a column",
+        found=repr(name)[:60],
+        do=f"{argument}={next(iter(schema), 'label')!r}",
+    )
+
+
+def _table(split: Split, schema: Schema, labels: tuple[str, ...], given: ClassWeight) -> Any:
+    """The weight of each class by its id, as float32."""
+    name = labels[0] if labels else ""
+    feature = schema.get(name)
+    if len(labels) != 1 or not isinstance(feature, Label) or feature.shape != () or feature.optional:
+        raise error(
+            "U660",
+            "`class_weight` needs one `y` that is a class",
+            location=Location(feature=name or None),
+            expected="y=…, a column that is declared as rk.Label, with one class a record",
+            found=_listed(labels) if labels else "no `y`",
+            do="leave `class_weight` out, or give weights as a column with sample_weight=…",
+        )
+    if feature.count > _MOST_CLASSES:
+        raise _refused_weights(f"at most {_MOST_CLASSES:,} classes", f"{feature.count:,}")
+    if isinstance(given, str) and given == "balanced":
+        weights: Mapping[Any, Any] = split.class_weights(by=name)
+    elif isinstance(given, Mapping):
+        weights = given
+    else:
+        raise _refused_weights('"balanced", or a dict of classes and their weights', repr(given)[:60])
+    table = np.ones(feature.count, np.float32)
+    for one, weight in weights.items():
+        number = feature.id_of(one) if isinstance(one, str) else one
+        whole = hasattr(number, "__index__") and not isinstance(number, bool)
+        if not whole or not 0 <= int(number) < feature.count:  # type: ignore[arg-type]
+            raise _refused_weights(f"classes of `{name}`: names, or ids below {feature.count:,}", repr(one)[:60])
+        if not isinstance(weight, (int, float, np.number)) or not np.isfinite(weight) or weight < 0:
+            raise _refused_weights("weights that are numbers from 0 on", repr(weight)[:60])
+        table[int(number)] = weight  # type: ignore[arg-type]
+    return table
+
+
+def _refused_weights(expected: str, found: str) -> RekordError:
+    return error(
+        "U660",
+        "`class_weight` cannot be used",
+        expected=expected,
+        found=found,
+        do='class_weight="balanced", or {0: 1.0, 1: 2.5}; classes that are not named weigh 1',
+    )
+
+
+def _listed(names: Any) -> str:
+    return ", ".join([f"`{name}`" for name in names])[:60]

@@ -1,0 +1,130 @@
+"""SQL over the records of a split, by DuckDB, which reads them as a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rekord.errors import RekordError, error
+from rekord.feeds.arrow import arrow_batches
+
+if TYPE_CHECKING:
+    from rekord.dataset.split import Split
+
+_OF_A_QUERY, _OF_DATA = 200, 60
+"""How many characters of a message are shown: one about the query may be long, one about values quotes them."""
+_SCAN = "ARROW_SCAN"
+
+
+def split_sql(split: Split, query: str) -> pa.Table:
+    """What a query says of the table `records`.
+
+    DuckDB says first, of a table without rows, which columns it needs; only those are decoded.
+    """
+    if not isinstance(query, str):
+        raise _refused("a query is a str", type(query).__name__)
+    duckdb = _duckdb()
+    records = _Records(split)
+    with duckdb.connect(":memory:") as connection:
+        # A name that is no table must not be looked for among the variables of whoever called.
+        connection.execute("set python_enable_replacements = false")
+        try:
+            if len(connection.extract_statements(query)) != 1:
+                raise _refused(
+                    "the text is one statement", f"{len(connection.extract_statements(query))} of them"
+                )
+            connection.register("records", _Records(split, empty=True))
+            records.columns = _needed(connection, query)
+            connection.unregister("records")
+            connection.register("records", records)
+            result = connection.execute(query)
+            fetch = getattr(result, "to_arrow_table", None) or result.fetch_arrow_table
+            return fetch()
+        except duckdb.Error as failure:
+            # What went wrong while records were read comes through DuckDB as a text of its own.
+            about_query = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
+            most = _OF_A_QUERY if isinstance(failure, about_query) else _OF_DATA
+            raise (records.failure or _failed(failure, most)) from None
+
+
+class _Records:
+    """The records of a split as DuckDB takes tables: something that gives a new stream each time it is asked."""
+
+    def __init__(self, split: Split, *, empty: bool = False) -> None:
+        self.columns: Sequence[str] | None = None
+        self.failure: RekordError | None = None
+        self._split = split
+        self._empty = empty
+        self._schemas: dict[Any, pa.Schema] = {}
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        key = None if self.columns is None else tuple(self.columns)
+        if key not in self._schemas:
+            # DuckDB asks once for the types alone.
+            self._schemas[key] = arrow_batches(self._split, self.columns)[0]
+        schema = self._schemas[key]
+        batches: Iterator[pa.RecordBatch] = iter(()) if self._empty else self._batches()
+        return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from arrow_batches(self._split, self.columns)[1]
+        except RekordError as failure:
+            self.failure = failure
+            raise
+
+
+def _needed(connection: Any, query: str) -> list[str] | None:
+    """The columns that a query reads, as DuckDB's own plan says; None, which is all, where that is not clear."""
+    rows = connection.execute("select column_name from (describe records)").fetchall()
+    known = [row[0] for row in rows]
+    explained = connection.execute("explain (format json) " + query).fetchall()
+    try:
+        plan = json.loads(explained[0][1])
+    except (ValueError, IndexError, TypeError):
+        return None
+    found: set[str] = set()
+    scans = 0
+    waiting = list(plan) if isinstance(plan, list) else [plan]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.get("children", [])
+        if _SCAN in str(node.get("name", "")):
+            scans += 1
+            projected = node.get("extra_info", {}).get("Projections", [])
+            names = [projected] if isinstance(projected, str) else list(projected)
+            if not names or not set(names) <= set(known):
+                return None
+            found.update(names)
+    return [name for name in known if name in found] if scans else None
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ImportError as failure:
+        raise error(
+            "U602",
+            "`sql` needs DuckDB, which is not installed",
+            expected="the package duckdb",
+            found=str(failure)[:60],
+            do="pip install 'rekord[sql]'",
+        ) from failure
+    return duckdb
+
+
+def _failed(failure: Exception, most: int) -> RekordError:
+    said = " ".join(str(failure).split("\n\n")[0].split())
+    return _refused("a query that DuckDB takes, over the table `records`", said[:most])
+
+
+def _refused(expected: str, found: str) -> RekordError:
+    return error(
+        "U669",
+        expected=expected,
+        found=found,
+        do='split.sql("select label, count(*) from records group by 1")',
+    )

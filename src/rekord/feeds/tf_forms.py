@@ -1,0 +1,276 @@
+"""What a column becomes in TensorFlow: a tensor, a ragged or a sparse one, or a pair with what is missing.
+
+Each form takes a column apart into few flat arrays, and puts tensors of the same parts together in the graph. A part
+is known by its place: both ways go through the forms in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from rekord.codec.columns import Array, Optional, Ragged, SparseColumn, Strings
+from rekord.errors import error
+
+Shape: TypeAlias = tuple["int | None", ...]
+Parts: TypeAlias = "Iterator[Any]"
+
+INTEGERS = np.dtype(np.int64)
+_WIDE_BYTES = 512
+"""Rows of so many bytes cross over in a tensor of their own, without a copy; shorter ones share one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One flat array of a form; `dtype` is None for byte strings. A `shared` one travels with others of its dtype."""
+
+    dtype: np.dtype[Any] | None
+    shared: bool = True
+
+
+class Form(Protocol):
+    """A column's form in TensorFlow."""
+
+    def parts(self) -> tuple[Part, ...]:
+        """The flat arrays that make up a column."""
+
+    def put(self, column: Any) -> list[Any]:
+        """These arrays of one column; `Strings` or object arrays where byte strings are meant."""
+
+    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
+        """The tensor of a column of `rows`, in the graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """Numbers of one shape, or byte strings where `dtype` is None; a dimension of None differs from batch to batch."""
+
+    dtype: np.dtype[Any] | None
+    shape: Shape = ()
+
+    def parts(self) -> tuple[Part, ...]:
+        sizes = () if None not in self.shape else (Part(INTEGERS),)
+        if self.dtype is None:
+            return (Part(None), *sizes)
+        narrow = None not in self.shape and prod(self.shape) * self.dtype.itemsize < _WIDE_BYTES  # type: ignore[arg-type]
+        return (Part(self.dtype, shared=narrow), *sizes)
+
+    def put(self, column: Any) -> list[Any]:
+        column = column.values if isinstance(column, Optional) else column  # pictures that happen to be of one size
+        sizes = [] if None not in self.shape else [np.array(column.shape[1:], np.int64)]
+        if self.dtype is None:
+            return [column, *sizes]
+        self._check(column)
+        return [np.ascontiguousarray(column, self.dtype).reshape(-1), *sizes]
+
+    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
+        flat = next(parts)
+        if None in self.shape:
+            whole = tf.reshape(flat, tf.concat([[tf.cast(rows, tf.int64)], next(parts)], 0))
+            whole.set_shape([None, *self.shape])
+            return whole
+        return tf.reshape(flat, [rows, *self.shape])
+
+    def _check(self, column: Array) -> None:
+        """Only a function can make another dtype or shape than before; the graph was told the first."""
+        sizes = zip(column.shape[1:], self.shape, strict=False)
+        same = column.ndim == len(self.shape) + 1 and all(own in (size, None) for size, own in sizes)
+        if not same or not np.can_cast(column.dtype, self.dtype, "equiv"):
+            raise error(
+                "U659",
+                "the function for `map` gives a column in another form than it first did",
+                expected=f"{self.dtype} of shape {('rows', *self.shape)}"[:60],
+                found=f"{column.dtype} of shape {column.shape}"[:60],
+                do="let the function give one dtype, and one shape, or rk.Ragged for rows of different lengths",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of different lengths, whose values have a form themselves."""
+
+    values: Form
+
+    def parts(self) -> tuple[Part, ...]:
+        inner = [Part(part.dtype, shared=part.dtype is None) for part in self.values.parts()[:1]]
+        return (Part(INTEGERS), *inner, *self.values.parts()[1:])
+
+    def put(self, column: Ragged) -> list[Any]:
+        return [column.offsets, *self.values.put(column.values)]
+
+    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
+        splits = tf.reshape(next(parts), [rows + 1])
+        values = self.values.take(tf, parts, splits[-1])
+        return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """Rows of one shape in which a dimension varies that is not the first: None in `shape`."""
+
+    dtype: np.dtype[Any] | None
+    shape: Shape
+
+    def parts(self) -> tuple[Part, ...]:
+        return Part(INTEGERS), Part(self.dtype, shared=self.dtype is None)
+
+    def put(self, column: Ragged) -> list[Any]:
+        before, after = self._around()
+        lengths = np.repeat(column.lengths // max(prod(before) * prod(after), 1), prod(before))
+        return [np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), column.values]
+
+    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
+        before, after = self._around()
+        splits, values = next(parts), tf.reshape(next(parts), [-1, *after])
+        out = tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+        for at in range(len(before) - 1, -1, -1):
+            count = rows * prod(before[:at])
+            out = tf.RaggedTensor.from_uniform_row_length(out, before[at], nrows=count, validate=False)
+        return out
+
+    def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        at = self.shape.index(None)
+        return self.shape[:at], self.shape[at + 1 :]  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """Sparse vectors of `size`, one a row, or one a step of a row."""
+
+    dtype: np.dtype[Any]
+    size: int
+    steps: bool = False
+
+    def parts(self) -> tuple[Part, ...]:
+        return Part(INTEGERS, shared=False), Part(self.dtype, shared=False), Part(INTEGERS)
+
+    def put(self, column: Any) -> list[Any]:
+        places: list[Array] = []
+        longest = 0
+        if isinstance(column, Ragged):
+            longest = int(column.lengths.max(initial=0))
+            row = np.repeat(np.arange(len(column)), column.lengths)
+            places = [row, np.arange(len(row)) - np.repeat(column.offsets[:-1], column.lengths)]
+            column = column.values
+        assert isinstance(column, SparseColumn)
+        lengths = column.values.lengths
+        if places:
+            places = [np.repeat(place, lengths) for place in places]
+        else:
+            places = [np.repeat(np.arange(len(column)), lengths)]
+        indices = np.stack([*places, np.asarray(column.indices.values)], axis=1)
+        values = np.ascontiguousarray(column.values.values, self.dtype)
+        order = np.lexsort(indices.T[::-1])  # as TensorFlow expects; records may have been written otherwise
+        if (np.diff(order) != 1).any():
+            indices, values = indices[order], values[order]
+        return [np.ascontiguousarray(indices, np.int64).reshape(-1), values, np.array([longest], np.int64)]
+
+    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
+        indices, values, longest = next(parts), next(parts), next(parts)
+        shape = [tf.cast(rows, tf.int64)]
+        if self.steps:
+            shape.append(tf.reshape(longest, []))
+        indices = tf.reshape(indices, [-1, len(shape) + 1])
+        return tf.SparseTensor(indices, values, tf.stack([*shape, tf.constant(self.size, tf.int64)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """Pictures in sizes of their own, ragged in height and width; `after` are the channels, where there are any."""
+
+    dtype: np.dtype[Any]
+    after: tuple[int, ...]
+
+    def parts(self) -> tuple[Part, ...]:
+        return Part(INTEGERS), Part(INTEGERS), Part(self.dtype, shared=False)
+
+    def put(self, column: Any) -> list[Any]:
+        pictures = column.values if isinstance(column, Optional) else column
+        none = np.zeros((0, 0, *self.after), self.dtype)
+        there = [none if one is None else one for one in pictures]
+        if isinstance(column, Optional):
+            there = [one if valid else none for one, valid in zip(there, column.valid, strict=True)]
+        heights = np.array([one.shape[0] for one in there], np.int64)
+        widths = np.array([one.shape[1] for one in there], np.int64)
+        flat = np.concatenate([one.reshape(-1) for one in there]) if there else none.reshape(-1)
+        return [_ends(heights), _ends(np.repeat(widths, heights)), flat]
+
+    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
+        heights, widths = tf.reshape(next(parts), [rows + 1]), next(parts)
+        pixels = tf.reshape(next(parts), [-1, *self.after])
+        lines = tf.RaggedTensor.from_row_splits(pixels, widths, validate=False)
+        return tf.RaggedTensor.from_row_splits(lines, heights, validate=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Holes:
+    """A column in which rows may be missing: {"values": …, "valid": …}."""
+
+    values: Form
+
+    def parts(self) -> tuple[Part, ...]:
+        return (*self.values.parts(), Part(np.dtype(np.bool_)))
+
+    def put(self, column: Any) -> list[Any]:
+        if isinstance(column, np.ndarray):  # pictures of different sizes
+            valid = np.array([one is not None for one in column], np.bool_)
+        else:
+            valid = np.ones(len(column), np.bool_) if column.valid is None else column.valid
+        takes_holes = isinstance(self.values, Pictures) or not isinstance(column, Optional)
+        return [*self.values.put(column if takes_holes else column.values), valid]
+
+    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
+        values = self.values.take(tf, parts, rows)
+        return {"values": values, "valid": tf.reshape(next(parts), [rows])}
+
+
+def form_of(column: Any, *, optional: bool) -> Form:
+    """The form of columns like this one."""
+    form: Form
+    if isinstance(column, Optional):
+        return Holes(form_of(column.values, optional=False))
+    if isinstance(column, Strings):
+        form = Dense(None, column.row_shape)
+    elif isinstance(column, SparseColumn):
+        form = Sparse(np.asarray(column.values.values).dtype, column.size)
+    elif isinstance(column, Ragged):
+        form = _form_of_rows(column)
+    else:
+        form = Dense(None if column.dtype.kind in "OSU" else column.dtype, column.shape[1:])
+    return Holes(form) if optional else form
+
+
+def _form_of_rows(column: Ragged) -> Form:
+    values = column.values
+    if isinstance(values, SparseColumn):
+        return Sparse(np.asarray(values.values.values).dtype, values.size, steps=True)
+    if column.row_shape is not None:
+        shape = tuple([None if size == -1 else size for size in column.row_shape])
+        return Inner(None if isinstance(values, Strings) else values.dtype, shape)  # type: ignore[union-attr]
+    return Rows(form_of(values, optional=False))
+
+
+def padded(form: Form) -> Form:
+    """The form after ragged="pad": what was ragged is dense, in sizes that differ from batch to batch."""
+    if isinstance(form, Holes):
+        # Missing rows are all padding then, and no longer told apart.
+        return padded(form.values) if isinstance(form.values, (Rows, Inner, Pictures)) else form
+    if isinstance(form, Inner):
+        return Dense(form.dtype, form.shape)
+    if isinstance(form, Pictures):
+        return Dense(form.dtype, (None, None, *form.after))
+    if isinstance(form, Sparse) and form.steps:
+        return Dense(form.dtype, (None, form.size))
+    if not isinstance(form, Rows):
+        return form
+    inner = padded(form.values)
+    assert isinstance(inner, Dense)
+    return Dense(inner.dtype, (None, *inner.shape))
+
+
+def _ends(lengths: Array) -> Array:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

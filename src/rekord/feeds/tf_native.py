@@ -1,0 +1,182 @@
+"""Native mode: batches as rekord decodes them, in any of its orders, as a tf.data.Dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+from rekord import _core
+from rekord.codec.assemble import assemble
+from rekord.codec.columns import Column
+from rekord.codec.decode import new_batch
+from rekord.codec.decoding_pictures import DecodedPictures
+from rekord.codec.plan import CodecPlan
+from rekord.dataset.batches import Batches, Request
+from rekord.dataset.finish import Finish
+from rekord.dataset.state import State
+from rekord.errors import RekordError
+from rekord.feeds.tf_boundary import Boundary
+from rekord.feeds.tf_forms import Dense, Form, Holes, Pictures, Rows, form_of, padded
+from rekord.feeds.tf_mapped import mapped_forms
+
+_CUTTING = 2
+"""So many batches are taken apart at a time, beside the one that is being decoded."""
+
+
+def native_dataset(tf: Any, request: Request, state: Mapping[str, Any] | None, *, counted: bool) -> Any:
+    """The dataset of a request, from a state on. Its length is told where that is known, or where it is `counted`."""
+    epochs = Epochs(request, state)
+    is_mapped = isinstance(request.finish, Finish) and request.finish.map is not None
+    boundary = Boundary.of(mapped_forms(request) if is_mapped else planned_forms(request))
+    # Only what is not kept short has one length for sure; a function may have changed it too.
+    rows = None if is_mapped or request.remainder == "keep" else request.batch_size
+
+    def batches() -> Iterator[tuple[Any, ...]]:
+        return epochs.run(boundary)
+
+    def taken_apart(*tensors: Any) -> Any:
+        return boundary.unpack(tf, tensors, rows)
+
+    def delivered(last: Any, columns: Any) -> Any:
+        # Only here, behind all that reads ahead, is it known that an epoch was seen to its end.
+        tf.cond(last, lambda: tf.numpy_function(epochs.advance, [], [], stateful=True), tf.no_op)
+        return columns
+
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=boundary.signature(tf))
+    dataset = dataset.map(taken_apart, num_parallel_calls=_CUTTING, deterministic=True)
+    dataset = dataset.prefetch(max(request.prefetch, 1)).map(delivered)
+    if not epochs.resumed and (counted or request.shards.counted or not request.streams):
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(request.steps(0))))
+    options = tf.data.Options()
+    # A prefetch behind `delivered` would take batches for seen that nobody has seen yet.
+    options.experimental_optimization.inject_prefetch = False
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    dataset = dataset.with_options(options)
+    dataset.state_after = epochs.state_after
+    return dataset
+
+
+class Epochs:
+    """Which epoch the next iteration begins: the one after the last that was seen to its end.
+
+    So a look at the first batch, as Keras takes one before it trains, uses nothing up.
+    """
+
+    def __init__(self, request: Request, state: Mapping[str, Any] | None) -> None:
+        self._request = request
+        self._lock = Lock()
+        begun = Batches(request)
+        if state is not None:
+            begun.load_state_dict(state)
+        self._first = State.from_dict(begun.state_dict()) if state is not None else None
+        self._epoch = begun.epoch
+        self._consumed = 0 if self._first is None else self._first.consumed
+        if self._first is not None and not len(begun):
+            self._epoch, self._consumed = self._epoch + 1, 0
+        self._begin = self._epoch, self._consumed
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the first epoch is shorter than those that follow."""
+        return self._begin[1] > 0
+
+    def run(self, boundary: Boundary) -> Iterator[tuple[Any, ...]]:
+        """One iteration: the arrays of each batch."""
+        with self._lock:
+            epoch, consumed = self._epoch, self._consumed
+        batches = Batches(self._request)
+        batches.load_state_dict(self._state(epoch, consumed))
+        try:
+            for batch, last in _with_last(batches):
+                yield boundary.pack(batch, last=last)
+        except RekordError as failure:
+            # TensorFlow keeps the text alone of what Python raises, and calls all but ValueErrors unknown.
+            raise ValueError(failure.message) from None
+        finally:
+            batches.close()
+
+    def advance(self) -> None:
+        """An epoch was delivered to its last batch."""
+        with self._lock:
+            self._epoch, self._consumed = self._epoch + 1, 0
+
+    def state_after(self, batches: int) -> dict[str, Any]:
+        """The state once so many batches were used, counted from the dataset's first, through all epochs.
+
+        It is for `state=`, and for `load_state_dict` of any other feed of the same split and order. Only who uses the
+        batches can count them: TensorFlow reads ahead.
+        """
+        epoch, consumed = self._begin
+        steps = self._request.steps(consumed)
+        left = batches
+        while left >= len(steps) > 0:
+            left -= len(steps)
+            epoch, consumed = epoch + 1, 0
+            steps = self._request.steps(0)
+            if left >= len(steps) > 0:
+                epoch, left = epoch + left // len(steps), left % len(steps)
+        return self._state(epoch, steps.consumed_after(left - 1) if left else consumed)
+
+    def _state(self, epoch: int, consumed: int) -> dict[str, Any]:
+        own = State.from_dict(Batches(self._request).state_dict())
+        return replace(own, epoch=epoch, consumed=consumed).to_dict()
+
+
+def _with_last(batches: Iterator[dict[str, Column]]) -> Iterator[tuple[dict[str, Column], bool]]:
+    """Each batch, and whether it is the last; a failure comes after the batch before it."""
+    failure: RekordError | None = None
+    held = next(batches, None)
+    while held is not None:
+        try:
+            coming = next(batches, None)
+        except RekordError as raised:
+            coming, failure = None, raised
+        yield held, coming is None and failure is None
+        held = coming
+    if failure is not None:
+        raise failure
+
+
+def planned_forms(request: Request) -> dict[str, Form]:
+    """The forms of all columns, by the schema and what becomes of holes, ragged rows and pictures."""
+    plan = request.plan()
+    forms = schema_forms(plan)
+    if isinstance(request.pictures, DecodedPictures):
+        decoded = request.pictures(empty_batch(plan))
+        for name in request.pictures.features:
+            form = form_of(decoded[name], optional=False)
+            forms[name] = form if request.pictures.resize else _of_any_size(form)
+    if isinstance(request.finish, Finish):
+        for name, form in forms.items():
+            if name in request.finish.fill and isinstance(form, Holes) and _is_fillable(form.values):
+                form = form.values
+            forms[name] = form if request.finish.pad is None else padded(form)
+    return forms
+
+
+def schema_forms(plan: CodecPlan) -> dict[str, Form]:
+    """The forms of the wanted columns as they are decoded."""
+    columns = empty_batch(plan).items()
+    return {name: form_of(column, optional=plan.schema[name].optional) for name, column in columns}
+
+
+def empty_batch(plan: CodecPlan) -> dict[str, Column]:
+    """A batch of no records: what columns are, without reading any."""
+    return assemble(plan, new_batch(plan, _core.Pool(0)).take(), 0)
+
+
+def _is_fillable(form: Form) -> bool:
+    return isinstance(form, Dense) and form.dtype is not None
+
+
+def _of_any_size(form: Form) -> Form:
+    """The form of pictures that keep their sizes, from that of one batch in which they were alike."""
+    if isinstance(form, Holes):
+        return Holes(_of_any_size(form.values))
+    if isinstance(form, Rows):
+        return Rows(_of_any_size(form.values))
+    assert isinstance(form, Dense)
+    assert form.dtype is not None
+    return Pictures(form.dtype, form.shape[2:])  # type: ignore[arg-type]

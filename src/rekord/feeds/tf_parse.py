@@ -1,0 +1,183 @@
+"""Payloads to columns with TensorFlow's own parsers, in the forms that native mode has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from rekord.codec.plan import CodecPlan
+from rekord.dataset.finish import Finish
+from rekord.schema import Boxes, Feature, Schema, Sparse, Tensor
+from rekord.schema.tfspec import to_tf_spec
+
+_RAW_AS = {"uint32": "int32", "uint64": "int64"}
+"""What decode_raw does not know is decoded as its neighbour, and its bits are then taken for what they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parser:
+    """The wanted columns of a schema, and what becomes of holes and ragged rows."""
+
+    schema: Schema
+    spec: Any
+    fill: Mapping[str, Any]
+    pad: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, plan: CodecPlan, finish: Finish | None) -> Parser:
+        """The parser of a plan; a SchemaError where a column has no spec of TensorFlow."""
+        wanted = set(plan.columns)
+        context = {name: feature for name, feature in plan.schema.context.items() if name in wanted}
+        steps = {name: feature for name, feature in plan.schema.steps.items() if name in wanted}
+        schema = Schema(context=context, steps=steps) if plan.schema.is_sequence else Schema(context)
+        return cls(
+            schema,
+            to_tf_spec(schema),
+            {} if finish is None else finish.fill,
+            None if finish is None else finish.pad,
+        )
+
+    def parse(self, tf: Any, payloads: Any) -> dict[str, Any]:
+        """In the graph: the columns of a batch of payloads."""
+        out: dict[str, Any] = {}
+        if not self.schema.is_sequence:
+            parsed = tf.io.parse_example(payloads, self.spec)
+            for name, feature in self.schema.items():
+                out[name] = self._column(tf, name, feature, parsed)
+            return out
+        context, steps = self.spec
+        parsed, lists, lengths = tf.io.parse_sequence_example(payloads, context or None, steps or None)
+        for name, feature in self.schema.context.items():
+            out[name] = self._column(tf, name, feature, parsed)
+        for name, feature in self.schema.steps.items():
+            out[name] = self._list(tf, name, feature, lists, lengths)
+        return out
+
+    def _column(self, tf: Any, name: str, feature: Feature, parsed: Mapping[str, Any]) -> Any:
+        if isinstance(feature, Sparse):
+            column = _sparse(tf, feature, parsed[feature.key or name])
+            valid = _bincount(tf, column) > 0 if feature.optional else None
+        elif isinstance(feature, Boxes):
+            column, valid = _boxes(tf, name, feature, parsed)
+        else:
+            column, valid = _plain(tf, feature, parsed[feature.key or name])
+        return self._finished(tf, name, feature, column, valid)
+
+    def _list(
+        self, tf: Any, name: str, feature: Feature, lists: Mapping[str, Any], lengths: Mapping[str, Any]
+    ) -> Any:
+        key = feature.key or name
+        if isinstance(feature, Boxes):
+            column, valid = _boxes(tf, name, feature, lists)
+        elif isinstance(lists[key], tf.RaggedTensor):
+            column = _typed(tf, feature, _long(tf, lists[key]))
+            valid = column.row_lengths() > 0
+        elif isinstance(lists[key], tf.SparseTensor):
+            column = _typed(tf, feature, _long(tf, tf.RaggedTensor.from_sparse(lists[key])))
+            valid = column.row_lengths() > 0
+        else:
+            rows = tf.RaggedTensor.from_tensor(lists[key], lengths=lengths[key])
+            column, valid = _typed(tf, feature, _long(tf, rows)), lengths[key] > 0
+        return self._finished(tf, name, feature, column, valid)
+
+    def _finished(self, tf: Any, name: str, feature: Feature, column: Any, valid: Any) -> Any:
+        if isinstance(column, tf.RaggedTensor) and self.pad is not None:
+            usual = b"" if column.dtype == tf.string else 0
+            value = self.pad.get(name, usual)
+            return column.to_tensor(tf.cast(value, column.dtype) if column.dtype != tf.string else value)
+        if not feature.optional:
+            return column
+        fillable = not isinstance(column, (tf.RaggedTensor, tf.SparseTensor)) and column.dtype != tf.string
+        if name in self.fill and fillable:
+            there = tf.reshape(valid, [-1, *[1] * (len(column.shape) - 1)])
+            return tf.where(there, column, tf.constant(np.asarray(self.fill[name], feature.dtype)))
+        return {"values": column, "valid": valid}
+
+
+def _plain(tf: Any, feature: Feature, parsed: Any) -> tuple[Any, Any]:
+    """A column of one key, and which rows are there; an empty list is one that is not, to TensorFlow."""
+    if isinstance(parsed, tf.SparseTensor):
+        rows = _long(tf, tf.RaggedTensor.from_sparse(parsed))
+        valid = rows.row_lengths() > 0
+        if feature.variable and not isinstance(feature, Tensor):
+            return _typed(tf, feature, rows), valid
+        known = () if isinstance(feature, Tensor) else feature.shape
+        usual = _no_tensor(feature) if isinstance(feature, Tensor) else None
+        dense = rows.to_tensor(usual, shape=[None, prod(known)])  # type: ignore[arg-type]
+        return _typed(tf, feature, tf.reshape(dense, [-1, *known])), valid
+    if isinstance(parsed, tf.RaggedTensor):
+        rows = _long(tf, parsed)
+        return _typed(tf, feature, rows), rows.row_lengths() > 0
+    return _typed(tf, feature, parsed), None
+
+
+def _no_tensor(feature: Tensor) -> bytes:
+    """What is decoded in place of a tensor that is missing: zeros, or nothing where the size varies."""
+    if feature.variable:
+        return b""
+    return bytes(prod(feature.shape) * np.dtype(feature.dtype).itemsize)  # type: ignore[arg-type]
+
+
+def _typed(tf: Any, feature: Feature, column: Any) -> Any:
+    """Stored values in the declared dtype."""
+    if isinstance(feature, Tensor):
+        return _tensors(tf, feature, column)
+    if feature.dtype is None:
+        return column
+    dtype = tf.as_dtype(feature.dtype)
+    if column.dtype == dtype:
+        return column
+    change = tf.bitcast if dtype == tf.uint64 else tf.cast
+    return tf.ragged.map_flat_values(change, column, dtype)
+
+
+def _tensors(tf: Any, feature: Tensor, column: Any) -> Any:
+    """Raw bytes as arrays."""
+    if isinstance(column, tf.RaggedTensor):
+        return column.with_flat_values(_tensors(tf, feature, column.flat_values))
+    name = np.dtype(feature.dtype).name
+    raw, wanted = tf.as_dtype(_RAW_AS.get(name, name)), tf.as_dtype(feature.dtype)
+    if not feature.variable:
+        flat = tf.io.decode_raw(column, raw, fixed_length=None)
+        flat = flat if raw == wanted else tf.bitcast(flat, wanted)
+        return tf.reshape(flat, [-1, *feature.shape])
+    flat = tf.io.decode_raw(tf.strings.reduce_join(column), raw)
+    flat = flat if raw == wanted else tf.bitcast(flat, wanted)
+    at = feature.shape.index(None)
+    before, after = feature.shape[:at], feature.shape[at + 1 :]
+    around = prod(before) * prod(after)  # type: ignore[arg-type]
+    lengths = tf.cast(tf.strings.length(column), tf.int64) // (around * np.dtype(feature.dtype).itemsize)
+    lengths = tf.repeat(lengths, prod(before))  # type: ignore[arg-type]
+    out = tf.RaggedTensor.from_row_lengths(tf.reshape(flat, [-1, *after]), lengths, validate=False)
+    for size in reversed(before):
+        out = tf.RaggedTensor.from_uniform_row_length(out, size)
+    return out
+
+
+def _sparse(tf: Any, feature: Sparse, parsed: Any) -> Any:
+    dtype = tf.as_dtype(feature.dtype)
+    if parsed.dtype == dtype:
+        return parsed
+    change = tf.bitcast if dtype == tf.uint64 else tf.cast
+    return tf.SparseTensor(parsed.indices, change(parsed.values, dtype), parsed.dense_shape)
+
+
+def _bincount(tf: Any, column: Any) -> Any:
+    """How many values each row of a sparse column has."""
+    ones = tf.ones_like(column.indices[:, 0])
+    return tf.math.unsorted_segment_sum(ones, column.indices[:, 0], column.dense_shape[0])
+
+
+def _boxes(tf: Any, name: str, feature: Boxes, parsed: Mapping[str, Any]) -> tuple[Any, Any]:
+    sides = [_long(tf, parsed[key]) for key in feature.record_keys(name)]
+    flat = tf.stack([side.flat_values for side in sides], axis=1)
+    column = sides[0].with_flat_values(flat)
+    return column, column.row_lengths() > 0
+
+
+def _long(tf: Any, rows: Any) -> Any:
+    return rows.with_row_splits_dtype(tf.int64)

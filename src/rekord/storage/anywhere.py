@@ -1,0 +1,61 @@
+"""One storage for reading: this machine's files, and places elsewhere by their URLs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rekord.errors import RekordError
+from rekord.storage.files import LOCAL, Entry, Kind, Readable, Stat, Storage, Writable
+from rekord.storage.remote import RemoteStorage, is_remote
+
+REMOTE: Final = RemoteStorage()
+
+
+class _Anywhere:
+    """Hands each path to the storage that it belongs to."""
+
+    def open_read(self, path: str) -> Readable:
+        return _of(path).open_read(path)
+
+    def create(self, path: str) -> Writable:
+        return _of(path).create(path)
+
+    def rename(self, source: str, target: str) -> None:
+        _of(target).rename(source, target)
+
+    def remove(self, path: str) -> None:
+        _of(path).remove(path)
+
+    def make_folder(self, path: str) -> None:
+        _of(path).make_folder(path)
+
+    def remove_folder(self, path: str) -> None:
+        _of(path).remove_folder(path)
+
+    def sync_folder(self, path: str) -> None:
+        _of(path).sync_folder(path)
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        return _of(folder).list(folder)
+
+    def stat(self, path: str) -> Stat:
+        return _of(path).stat(path)
+
+    def real(self, path: str) -> str:
+        return _of(path).real(path)
+
+
+def _of(path: str) -> Storage:
+    return REMOTE if is_remote(path) else LOCAL
+
+
+ANYWHERE: Final[Storage] = _Anywhere()
+
+
+def kind_of(path: str) -> Kind | None:
+    """What a path stands for; None where there is nothing, or nothing that can be looked at."""
+    try:
+        return ANYWHERE.stat(path).kind
+    except RekordError:
+        return None

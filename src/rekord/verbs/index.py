@@ -1,0 +1,181 @@
+"""`rekord index`: index files beside record files, in the form that a tool reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from rekord.dataset.foreign_index import index_name, looks_like_an_index, text_index
+from rekord.dataset.index import index_path, offsets_file
+from rekord.dataset.read import PathLike, record_files
+from rekord.dataset.shard_index import compression_of, rebuilt_index, shard_index
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema.refuse import shown
+from rekord.storage.anywhere import ANYWHERE
+from rekord.storage.files import read_error
+from rekord.storage.publish import publish
+
+Format: TypeAlias = Literal["rekord", "dali", "vahidk"]
+_FORMATS = ("rekord", "dali", "vahidk")
+
+
+@dataclass
+class IndexReport:
+    """Which index files there are now. Those in `kept` were there already and say the same."""
+
+    format: Format
+    files: int = 0
+    records: int = 0
+    written: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON holds it."""
+        return {
+            "format": self.format,
+            "files": self.files,
+            "records": self.records,
+            "written": self.written,
+            "kept": self.kept,
+        }
+
+
+def index(
+    path: PathLike,
+    *,
+    format: Format = "rekord",
+    out: PathLike | None = None,
+    on_file: Callable[[str, int, bool], object] | None = None,
+) -> IndexReport:
+    """Write the index files of a record file, or of all in a folder or glob.
+
+    rekord's own go to `.rekord/index` beside the files. Those for DALI (`x.tfrecord.idx`) and for vahidk's
+    `tfrecord` (`x.tfindex`) go beside the files, or to `out`: a folder, or for one file the name of its index. They
+    are made from the headers of the records; payloads are not looked at. `on_file` hears of each index: where it is,
+    of how many records, and whether it was written.
+    """
+    if format not in _FORMATS:
+        raise error(
+            "U605",
+            f"`format` cannot be {shown(format)}",
+            expected='"rekord", "dali" or "vahidk"',
+            found=shown(format),
+            do='format="dali"',
+        )
+    paths = record_files(path)
+    targets = _targets(paths, format, None if out is None else os.fspath(out), single=_is_file(path))
+    # Before anything is written, what can be known to fail.
+    for one, target in zip(paths, targets, strict=True):
+        _check(one, target, format)
+    report = IndexReport(format)
+    for one, target in zip(paths, targets, strict=True):
+        records, wrote = _index_file(one, target, format)
+        report.files += 1
+        report.records += records
+        (report.written if wrote else report.kept).append(target)
+        if on_file is not None:
+            on_file(target, records, wrote)
+    return report
+
+
+def _is_file(path: PathLike) -> bool:
+    return os.path.isfile(os.fspath(path))
+
+
+def _targets(paths: list[str], format: Format, out: str | None, *, single: bool) -> list[str]:
+    if format == "rekord":
+        if out is not None:
+            raise error(
+                "U605",
+                "rekord looks for its own index beside the files, and nowhere else",
+                expected='no output, or the format "dali" or "vahidk"',
+                found=shown(out),
+                do="leave the output out",
+            )
+        return [index_path(path) for path in paths]
+    if out is None:
+        return [index_name(path, format) for path in paths]
+    if single and not os.path.isdir(out) and not out.endswith(os.sep):
+        return [out]
+    targets = [os.path.join(out, os.path.basename(index_name(path, format))) for path in paths]
+    seen: dict[str, str] = {}
+    for path, target in zip(paths, targets, strict=True):
+        other = seen.setdefault(target, path)
+        if other != path:
+            raise error(
+                "U653",
+                location=Location(path=path),
+                expected="files with different names, where their indexes go to one folder",
+                found=f"{os.path.basename(target)[:60]}, of {other[-60:]} too",
+                do="index one folder at a time, or leave the output out",
+            )
+    return targets
+
+
+def _check(path: str, target: str, format: Format) -> None:
+    compression = compression_of(path)
+    if compression != "none" and not (format == "rekord" and shard_index(path).origin == "written"):
+        raise error(
+            "U652",
+            location=Location(path=path),
+            expected="an uncompressed file",
+            found=f"a {compression} stream, in which offsets are no places in the file",
+            do="rekord write OLD NEW, and index NEW",
+        )
+    if format == "rekord":
+        return
+    try:
+        foreign = os.path.lexists(target) and not (os.path.isfile(target) and looks_like_an_index(target))
+    except OSError as failure:
+        raise read_error(target, failure) from failure
+    if foreign:
+        raise error(
+            "U654",
+            location=Location(path=target),
+            expected="nothing there yet, or an index of this file",
+            found="something else",
+            do="move it away, or name another place: rekord index PATH --format FORMAT -o OUT",
+        )
+
+
+def _index_file(path: str, target: str, format: Format) -> tuple[int, bool]:
+    """How many records a file has, and whether its index had to be written."""
+    if format == "rekord":
+        there = shard_index(path)
+        if there.origin == "written":
+            return len(there.offsets), False
+    found = rebuilt_index(path)
+    if found.compression != "none":
+        raise _changed(path)
+    size_bytes = found.stamp[0]
+    if format == "rekord":
+        content = offsets_file(found.offsets, file_bytes=size_bytes)
+    else:
+        content = text_index(found.offsets, size_bytes)
+        if _holds(target, content):
+            return len(found.offsets), False
+    ANYWHERE.make_folder(os.path.dirname(target) or ".")
+    with publish(target, ANYWHERE) as staged:
+        staged.write(content)
+    return len(found.offsets), True
+
+
+def _holds(target: str, content: bytes) -> bool:
+    try:
+        with open(target, "rb") as file:
+            return file.read(len(content) + 1) == content
+    except OSError:
+        return False
+
+
+def _changed(path: str) -> RekordError:
+    return error(
+        "X548",
+        location=Location(path=path),
+        expected="an uncompressed file, as it was",
+        found="other content",
+        do="run the same command again when nobody writes to the file any more",
+    )

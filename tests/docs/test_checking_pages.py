@@ -1,0 +1,124 @@
+"""The pages about checking and salvaging: their examples run and print what is shown; codes and fields are there."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import rekord as rk
+from rekord.cli.main import app, run
+from rekord.codes import CODES
+from rekord.health.salvage_walk import Gap
+
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+PAGES = {name: (FOLDER / f"{name}.md").read_text(encoding="utf-8") for name in ("checking", "salvage")}
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# How long something took, as `1 ms`, `1.1 s` or `less than 1 ms`.
+DURATION = re.compile(r"\b(?:less than )?\d+(?:\.\d+)? m?s\b")
+CODE = re.compile(r"\b[A-Z]\d{3}\b")
+
+
+def fields(page: str, heading: str) -> list[str]:
+    """The names in the first column of a table."""
+    table = PAGES[page].split(f"\n| {heading} | |\n", 1)[1].split("\n\n", 1)[0]
+    cells = [line.split("|")[1] for line in table.splitlines()[1:]]
+    return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_shows_is_what_happens(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall(PAGES[page])
+    assert {kind for kind, _ in blocks} == {"python", "console"}
+    names: dict[str, Any] = {}
+    for kind, text in blocks:
+        if kind == "python":
+            exec(compile(text, f"{page}.md", "exec"), names)
+            continue
+        command, shown = text.split("\n", 1)
+        prompt, program, *arguments = shlex.split(command)
+        assert (prompt, program) == ("$", "rekord")
+        run(arguments)
+        assert DURATION.sub("TIME", capsys.readouterr().out) == DURATION.sub("TIME", shown)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_names_codes_flags_verbs_and_files_that_there_are(page: str) -> None:
+    text = PAGES[page]
+    assert set(CODE.findall(text)) <= set(CODES)
+    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    shown = {name for name, verb in verbs.items() if not verb.hidden}
+    assert set(re.findall(r"(?:`|\$ |^ {4})rekord ([a-z]+)\b", text, re.MULTILINE)) <= shown
+    flags = {name for verb in verbs.values() for param in verb.params for name in param.opts}
+    assert set(re.findall(r"(--[a-z][a-z-]*)", text)) <= flags
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert [link for link in links if not (FOLDER / link).exists()] == []
+
+
+def test_every_code_that_a_check_can_find_is_in_the_table_of_families() -> None:
+    table = PAGES["checking"].split("\n| family | codes | severity |\n", 1)[1].split("\n\n", 1)[0]
+    named = set(CODE.findall(table))
+    for first, last in re.findall(r"([A-Z]\d{3}) to ([A-Z]\d{3})", table):
+        named |= {code for code in CODES if first <= code <= last}
+    source = Path(rk.__file__).parent
+    folders = [*(source / "health" / "rules").glob("*.py"), *(source / "records").glob("*.py")]
+    files = [*folders, source / "faults.py", *(source / "health" / name for name in ("scan.py", "place.py"))]
+    said = {code for file in files for code in CODE.findall(file.read_text(encoding="utf-8"))}
+    # E are what the codec says where a picture is written (they become H76x), U how something was called.
+    expected = {code for code in said if code[0] not in "EU"}
+    assert expected <= named
+    # Told of boxes and pictures by `write`, not by a check.
+    assert {code for code in CODES if "H700" <= code < "H800"} - named == {"H733", "H741", "H742", "H743"}
+
+
+def test_the_fields_of_check_are_those_of_its_document(tmp_path: Path) -> None:
+    path = tmp_path / "empty.tfrecord"
+    path.write_bytes(b"")
+    document = rk.check(path).to_dict()
+    assert sorted(fields("checking", "field")) == sorted(document)
+    severities = ["error", "warning", "note"]
+    named = [name for name in fields("checking", "a finding has") if name not in severities]
+    assert sorted(named) == sorted(document["findings"][0])
+
+
+def test_the_fields_of_salvage_are_those_of_its_document(tmp_path: Path) -> None:
+    path = tmp_path / "empty.tfrecord"
+    path.write_bytes(b"")
+    document = rk.salvage(path, tmp_path / "out.tfrecord").to_dict()
+    assert sorted(set(fields("salvage", "field"))) == sorted(document)
+    assert sorted(set(fields("salvage", "a gap has"))) == sorted(
+        field.name for field in dataclasses.fields(Gap)
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["good.tfrecord"], 0),
+        (["note.tfrecord.gz"], 0),
+        (["picture.tfrecord"], 1),
+        (["good.tfrecord", "--frob"], 2),
+        (["good.tfrecord", "--schema", "missing.json"], 3),
+        (["missing.tfrecord"], 3),
+        (["empty"], 3),
+    ],
+)
+def test_the_exit_codes_are_those_of_the_table(
+    arguments: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with rk.Writer("good.tfrecord", rk.Schema({"x": rk.Int64()})) as writer:
+        writer.write({"x": 1})
+    Path("note.tfrecord.gz").write_bytes(Path("good.tfrecord").read_bytes())
+    Path("picture.tfrecord").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    Path("empty").mkdir()
+    assert run(["check", *arguments]) == code
+    assert f"\n| {code} | " in PAGES["checking"]

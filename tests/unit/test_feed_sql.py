@@ -1,0 +1,152 @@
+"""`split.sql`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rekord as rk
+from rekord.dataset.split import Split
+from rekord.testing import corrupt_payload, example_bytes, frames
+
+SCHEMA = rk.Schema(
+    {
+        "label": rk.Label(["cat", "dog"]),
+        "image/name": rk.Text(),
+        'odd "name"': rk.Int64(),
+        "vec": rk.Float32(shape=(2,)),
+        "tokens": rk.Int64(shape=(None,)),
+        "blob": rk.Bytes(optional=True),
+    }
+)
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> rk.Split:
+    rows = [
+        {
+            "label": i % 2,
+            "image/name": f"{i}.jpg",
+            'odd "name"': i,
+            "vec": [i, 0.5],
+            "tokens": [1] * i,
+            "blob": b"x" if i else None,
+        }
+        for i in range(5)
+    ]
+    return rk.write(rows, tmp_path / "data", schema=SCHEMA, progress=False, workers=1, shards=2)["train"]
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The columns that each reading of records was asked for."""
+    asked: list[Any] = []
+    batches = Split.batches
+
+    def noted(self: Split, batch_size: int, **options: Any) -> Any:
+        asked.append(options.get("columns"))
+        return batches(self, batch_size, **options)
+
+    monkeypatch.setattr(Split, "batches", noted)
+    return asked
+
+
+def refused(call: Any) -> rk.RekordError:
+    with pytest.raises(rk.UsageError) as caught:
+        call()
+    assert caught.value.code == "U669"
+    return caught.value
+
+
+def test_a_query_counts_classes(split: rk.Split) -> None:
+    answer = split.sql("select label, count(*) as n from records group by 1 order by 1")
+    assert answer.to_pydict() == {"label": [0, 1], "n": [3, 2]}
+
+
+def test_only_the_columns_that_a_query_needs_are_decoded(split: rk.Split, decoded: list[Any]) -> None:
+    answer = split.sql('select max("image/name") as m from records where label = 1')
+    assert answer.to_pydict() == {"m": ["3.jpg"]}
+    assert decoded[-1] == ["label", "image/name"]
+    split.sql('select "odd ""name""" from records')
+    assert decoded[-1] == ['odd "name"']
+    split.sql("from records")
+    assert decoded[-1] == list(SCHEMA)
+
+
+def test_every_kind_of_column_can_be_asked_for(split: rk.Split) -> None:
+    answer = split.sql("select len(tokens) as n, vec[1] as x, blob from records order by n")
+    assert answer.to_pydict() == {
+        "n": [0, 1, 2, 3, 4],
+        "x": [0.0, 1.0, 2.0, 3.0, 4.0],
+        "blob": [None, b"x", b"x", b"x", b"x"],
+    }
+
+
+def test_records_can_be_joined_with_themselves(split: rk.Split) -> None:
+    answer = split.sql("select count(*) as n from records a join records b on a.label = b.label")
+    assert answer.to_pydict() == {"n": [13]}
+
+
+def test_a_query_without_records_reads_none(split: rk.Split) -> None:
+    assert split.sql("select 1 + 1 as two").to_pydict() == {"two": [2]}
+
+
+def test_views_and_balanced_splits_are_asked_as_they_are(split: rk.Split) -> None:
+    assert split[:3].sql("select count(*) as n from records").to_pydict() == {"n": [3]}
+    counts = split.balanced().sql("select label, count(*) as n from records group by 1 order by 1")
+    assert counts.to_pydict() == {"label": [0, 1], "n": [3, 2]}
+
+
+def test_a_mapped_split_has_the_columns_of_its_function(split: rk.Split) -> None:
+    mapped = split.map(lambda batch: {"twice": batch["label"] * 2})
+    assert mapped.sql("select sum(twice) as s from records").to_pydict() == {"s": [4]}
+
+
+def test_no_records_can_be_asked(put_file: Any) -> None:
+    empty = rk.open(put_file(b""), schema=SCHEMA)
+    assert empty.sql("select count(*) as n, max(label) as m from records").to_pydict() == {
+        "n": [0],
+        "m": [None],
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("select lable from records", 'Referenced column "lable" not found'),
+        ("selekt 1", 'syntax error at or near "selekt"'),
+        ("select * from other", "Table with name other does not exist"),
+        ("select * from split", "Table with name split does not exist"),  # no variable of ours either
+        ("select 1; select 2", "2 of them"),
+        ("", "0 of them"),
+        ('select cast("image/name" as integer) from records', "Could not convert string"),
+        (b"select 1", "bytes"),
+    ],
+)
+def test_what_cannot_be_run_is_said(query: Any, said: str, split: rk.Split) -> None:
+    failure = refused(lambda: split.sql(query))
+    assert said in (failure.found or "")
+    assert failure.do
+
+
+def test_damage_met_by_a_query_is_said_as_everywhere(put_file: Any) -> None:
+    data = frames([example_bytes({"n": [i]}) for i in range(20_000)])
+    path = put_file(corrupt_payload(data, 19_000))
+    split = rk.open(path, schema=rk.Schema({"n": rk.Int64()}))
+    with pytest.raises(rk.FrameError) as caught:
+        split.sql("select sum(n) from records")
+    assert (caught.value.code, caught.value.location.record, caught.value.location.path) == (
+        "F102",
+        19_000,
+        str(path),
+    )
+
+
+def test_a_missing_duckdb_names_the_extra(split: rk.Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(rk.UsageError) as caught:
+        split.sql("select 1")
+    assert (caught.value.code, caught.value.do) == ("U602", "pip install 'rekord[sql]'")
