@@ -15,6 +15,7 @@ _TORCH = ["torch==2.13.0"]
 _VISION = [*_TORCH, "torchvision==0.28.0"]
 _STEPS = {
     "tfrecord": [["tfrecord", "numpy"]],
+    "tfrecord_torch": [_TORCH, ["tfrecord", *_TORCH, "numpy"]],
     "dali": [["nvidia-dali-cuda120", "numpy"]],
     "litdata": [_TORCH, ["litdata", *_VISION, "numpy"]],
     # Without the clients of Google's cloud: they are not used here, and pip finds no end of versions to try.

@@ -33,6 +33,10 @@ _PEER_NAMES = {
     "huggingface_peer": "datasets",
     "rekord_health_peer": "rekord",
     "tfdv_peer": "TFDV",
+    "rekord_feed_peer": "rekord",
+    "tensorflow_feed_peer": "TensorFlow",
+    "dataloader_peer": "tfrecord with torch",
+    "array_record_peer": "array_record",
 }
 
 

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -66,6 +66,21 @@ def rate_rows(results: Sequence[Result], reference: str, *, scale: float = 1.0) 
         )
         for result in results
     ]
+
+
+def flat_rows(results: Sequence[Result]) -> list[Row]:
+    """Peak memory in MB on some records and on twice as many: flat is at most 1.1 times as much, and 16 MB."""
+    rows = [
+        Row(label=result.label, values=[peak / 1e6 for peak in result.peak_bytes], failure=result.failure)
+        for result in results
+    ]
+    if any(row.failure for row in rows):
+        rows[1] = replace(rows[1], floor=Floor("flat", None))
+        return rows
+    half, whole = (median(row.values) for row in rows)
+    most = 1.1 * half + 16
+    rows[1] = replace(rows[1], floor=Floor(f"≤ {most:.0f} to be flat", whole <= most))
+    return rows
 
 
 def for_terminal(table: Table) -> str:

@@ -12,6 +12,7 @@ import os
 import time
 from pathlib import Path
 
+from feed_groups import GROUPS as FEEDING
 from groups import GROUPS as READING
 from health_groups import GROUPS as HEALTH
 from measure import Settings
@@ -19,7 +20,7 @@ from report import Table, as_markdown, for_terminal, load_line
 from write_groups import GROUPS as WRITING
 from write_groups import MOST_REPEATS
 
-GROUPS = READING | WRITING | HEALTH
+GROUPS = READING | WRITING | HEALTH | FEEDING
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -153,6 +154,34 @@ def _images(rng: np.random.Generator, count: int) -> dict[str, Values]:
     }
 
 
+def _vectors(rng: np.random.Generator, count: int) -> dict[str, Values]:
+    return {"label": rng.integers(0, 1000, count), "values": rng.random((count, 4096), np.float32)}
+
+
+_PHOTO_SIZE = (640, 480)
+
+
+def _photos(rng: np.random.Generator, count: int) -> dict[str, Values]:
+    """JPEGs of smooth noise with some grain, of about 60 KB each, as a photo of this size has."""
+    from PIL import Image  # not in every peer's environment, and no peer draws these
+
+    encoded = []
+    for _ in range(count):
+        light = np.zeros((_PHOTO_SIZE[1], _PHOTO_SIZE[0], 3), np.float32)
+        for cells, weight in ((4, 0.5), (16, 0.25), (64, 0.15), (256, 0.08)):
+            grid = Image.fromarray(rng.integers(0, 256, (cells, cells, 3), np.uint8))
+            light += weight * np.asarray(grid.resize(_PHOTO_SIZE, Image.Resampling.BICUBIC))
+        light += rng.normal(0.0, 2.0, (*light.shape[:2], 1))
+        file = BytesIO()
+        Image.fromarray(np.clip(light, 0, 255).astype(np.uint8)).save(file, "jpeg", quality=90)
+        encoded.append(file.getvalue())
+    lengths = np.array([len(one) for one in encoded], np.int64)
+    return {
+        "image": Lists(np.frombuffer(b"".join(encoded), np.uint8), lengths),
+        "label": rng.integers(0, 1000, count),
+    }
+
+
 def _pairs(rng: np.random.Generator, count: int) -> dict[str, Values]:
     return {"seed": rng.integers(0, 2**63, count)}
 
@@ -207,6 +236,22 @@ _ALL = (
         ),
         draw=_images,
         chunk=200,
+    ),
+    # Records of 16 KB, for orders other than that of the file.
+    Workload(
+        name="vectors",
+        records=25_000,
+        columns=(Column("label", "int64"), Column("values", "float", (4096,))),
+        draw=_vectors,
+        chunk=500,
+    ),
+    Workload(
+        name="photos",
+        records=1_000,
+        columns=(Column("image", "bytes"), Column("label", "int64")),
+        draw=_photos,
+        chunk=50,
+        fewest=200,
     ),
     # What conversions begin with: files of a table, and images with masks, each pair drawn from a seed.
     Workload(name="tables", records=1_000_000, columns=_TABULAR, draw=_tabular, chunk=10_000),

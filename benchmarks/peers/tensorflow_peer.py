@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -36,15 +36,24 @@ def _one_core(dataset: Any) -> Any:
 def framing(job: Job) -> Task:
     dataset = tf.data.TFRecordDataset(job.workload.shards()).batch(BATCH)
     first = next(iter(dataset)).numpy()[0]
-    return Task(lambda: _counts(_one_core(dataset), len), digest={"payload": float(sum(first))})
+    return Task(lambda: counts(_one_core(dataset), len), digest={"payload": float(sum(first))})
 
 
 def decode(job: Job) -> Task:
-    """`way`: `one_core`, `autotune`, or `interleave` (a pipeline for each of two shards)."""
-    way = job.options["way"]
-    spec = spec_of(job.workload)
-    shards = job.workload.shards()
-    compression = "GZIP" if job.workload.compressed else ""
+    dataset = parsed(job.workload, job.options["way"])
+    first = job.workload.columns[0].name
+    batch = next(iter(dataset))
+    digest = {name: total_of(value) for name, value in batch.items()}
+    return Task(lambda: counts(dataset, lambda batch: batch[first].shape[0]), digest=digest)
+
+
+def parsed(workload: Workload, way: str, columns: Sequence[str] | None = None) -> Any:
+    """Parsed batches. `way`: `one_core`, `autotune`, or `interleave` (a pipeline for each of two shards)."""
+    spec = {
+        name: feature for name, feature in spec_of(workload).items() if columns is None or name in columns
+    }
+    shards = workload.shards()
+    compression = "GZIP" if workload.compressed else ""
 
     def parse(payloads: Any) -> Any:
         return tf.io.parse_example(payloads, spec)
@@ -53,22 +62,17 @@ def decode(job: Job) -> Task:
         return tf.data.TFRecordDataset(paths, compression_type=compression).batch(BATCH)
 
     if way == "one_core":
-        dataset = _one_core(payloads(shards).map(parse).prefetch(1))
-    elif way == "autotune":
-        dataset = payloads(shards).map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
-    else:
-        dataset = (
-            tf.data.Dataset.from_tensor_slices(shards)
-            .interleave(lambda path: payloads(path).map(parse), cycle_length=2, num_parallel_calls=2)
-            .prefetch(tf.data.AUTOTUNE)
-        )
-    first = job.workload.columns[0].name
-    batch = next(iter(dataset))
-    digest = {name: total_of(value) for name, value in batch.items()}
-    return Task(lambda: _counts(dataset, lambda batch: batch[first].shape[0]), digest=digest)
+        return _one_core(payloads(shards).map(parse).prefetch(1))
+    if way == "autotune":
+        return payloads(shards).map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    return (
+        tf.data.Dataset.from_tensor_slices(shards)
+        .interleave(lambda path: payloads(path).map(parse), cycle_length=2, num_parallel_calls=2)
+        .prefetch(tf.data.AUTOTUNE)
+    )
 
 
-def _counts(dataset: Any, size: Callable[[Any], int]) -> Iterator[int]:
+def counts(dataset: Any, size: Callable[[Any], int]) -> Iterator[int]:
     for batch in dataset:
         yield size(batch)
 

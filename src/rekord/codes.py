@@ -293,6 +293,7 @@ CODES: dict[str, str] = {
     "H724": "a key is stored twice: the last one counts",
     "H725": "fields that these messages do not have: TensorFlow may refuse the record",
     "H726": "the steps of a list are of several kinds: no reader takes the record",
+    "H727": "a record has too many keys to be looked into",
     # H73x: remarks about pictures
     "H731": "an image is CMYK: decoders do not agree on its colours",
     "H732": "an image is turned by EXIF: TensorFlow does not turn it",

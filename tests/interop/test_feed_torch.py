@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -394,3 +395,19 @@ def test_distributed_sampler_shares_a_map_style_dataset(split: Any) -> None:
             seen += batch["id"].tolist()
     assert len(seen) == 104  # DistributedSampler fills up to equal ranks
     assert set(seen) == set(range(ROWS))
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("code", ["U661", "U662"])
+def test_the_example_of_a_page_is_what_is_said(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "errors" / f"{code}.md").read_text(encoding="utf-8")
+    found = re.search(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert found
+    with pytest.raises(rk.UsageError) as caught:
+        exec(found[1], {"rk": rk})
+    assert caught.value.message == found[2].rstrip("\n")

@@ -6,6 +6,7 @@ Each script runs in a Python of its own: other frameworks, once imported, warn w
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -161,6 +162,7 @@ for batch in loader:
 wrong = []
 other = split.to_torch(10, workers=2, **SAME)
 for step in (0, 1, 2, 5, 10, 11):
+    next(iter(other))  # what is under way is let go
     other.load_state_dict(json.loads(json.dumps(states[step])))
     if ids(other) != whole[step:]:
         wrong.append(step)
@@ -228,12 +230,14 @@ def test_a_failure_in_a_worker_is_told_in_our_words(place: Path, tmp_path: Path)
     found = run(
         tmp_path,
         """
+schema = rk.Schema({"id": rk.Int64()})
+split = rk.open(sys.argv[1], schema=schema)["train"]
 found = []
 loader = split.to_torch(10, workers=1)
 taken = []
 try:
     for batch in loader:
-        taken.append(len(batch["id"]))
+        taken.append([len(batch["id"]), loader.state_dict()["consumed"]])
 except rk.RekordError as failure:
     found.append([taken, failure.code, failure.location.record])
 dataset = split.to_torch(10, style="iterable")
@@ -246,7 +250,7 @@ for made in (DataLoader(dataset, batch_size=None, num_workers=1), DataLoader(row
 print(json.dumps(found))
 """,
     )
-    assert found[0] == [[10], "F102", 15]
+    assert found[0] == [[[10, 10], [5, 15]], "F102", 15]  # what was good before it, and no more
     for text in found[1:]:
         assert "FrameError F102: payload checksum does not match" in text
         assert "train-00000-of-00001.tfrecord, record 15" in text
@@ -283,3 +287,24 @@ print(json.dumps([before, told, ids(running)]))
 """,
     )
     assert found == [5, {"row": 7, "code": "U607"}, expected(place, 0)[1:]]
+
+
+def test_the_reference_page_runs(tmp_path: Path) -> None:
+    schema = rk.Schema({"label": rk.Int64(), "size": rk.Float32(shape=(2,)), "name": rk.Text()})
+    rows = [{"label": i % 3, "size": [i, 1], "name": f"flower {i}"} for i in range(96)]
+    rk.write(rows, tmp_path / "data" / "flowers", schema=schema, progress=False)
+    page = Path(__file__).parents[2] / "docs" / "reference" / "torch.md"
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    told = run(
+        tmp_path / "data" / "flowers",
+        f"""
+import os
+from torch.utils.data import BatchSampler, DistributedSampler
+os.chdir({str(tmp_path)!r})
+names = dict(globals())
+for block in {blocks!r}:
+    exec(block, names)
+print(json.dumps([names["state"]["epoch"], names["state"]["consumed"], len(names["batch"]["label"])]))
+""",
+    )
+    assert told == [2, 96, 16]

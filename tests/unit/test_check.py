@@ -78,6 +78,22 @@ def test_payloads_that_are_no_examples_are_noted_once(
     assert (report.ok, report.records, report.payload_bytes) == (True, 5, 5 * len(payload))
 
 
+@pytest.mark.parametrize("told", ["named", "manifest"])
+def test_payloads_that_are_no_examples_are_an_error_where_a_schema_says_what_they_are(
+    tmp_path: Path, told: str
+) -> None:
+    schema = rk.Schema({"a": rk.Int64()})
+    rk.write([{"a": i} for i in range(5)], tmp_path / "data", schema=schema, progress=False)
+    (shard,) = (tmp_path / "data").glob("*-of-*")
+    shard.write_bytes(frames([b"hello %d" % i for i in range(5)]))
+    report = rk.check(shard, schema) if told == "named" else rk.check(tmp_path / "data")
+    (finding,) = [each for each in report.findings if each.code == "H713"]
+    assert not report.ok
+    assert (finding.severity, finding.path) == ("error", str(shard))
+    assert finding.expected == "tf.train.Example, as the schema says"
+    assert finding.do is not None
+
+
 def test_a_good_report_has_all_its_fields(put_records: PutFile) -> None:
     report = rk.check(put_records([EXAMPLE, b""]))
     assert report.to_dict() == {

@@ -71,7 +71,7 @@ def test_damage_is_said_with_file_record_and_byte(folder: Path, capsys: pytest.C
     assert lines[1].startswith("      expected  masked crc32c ")
     assert any(line.startswith("      do        ") for line in lines)
     assert lines[-2].startswith("1 finding · 59 of 60 records good · ")
-    assert lines[-1] == "next: rekord explain F102"
+    assert lines[-1] == f"next: rekord doctor {folder}"
     assert printed.err == ""
 
 
@@ -172,7 +172,7 @@ def test_errors_beside_warnings_are_counted_apart(folder: Path, capsys: pytest.C
     assert run(["check", str(folder)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2].startswith("2 findings (1 error, 1 warning) · ")
-    assert lines[-1] == "next: rekord explain F101"
+    assert lines[-1] == f"next: rekord doctor {folder}"
 
 
 def test_a_payload_that_protobuf_refuses_is_not_a_good_record(

@@ -104,6 +104,15 @@ def test_splits_that_differ_are_said_with_the_reason(tmp_path: Path, capsys: Cap
     assert any(line.split()[:3] == ["train", "100", "50%"] for line in lines)
 
 
+def test_what_chance_explains_is_counted_and_not_listed(tmp_path: Path, capsys: Captured) -> None:
+    for split in ("train", "test"):
+        rows = [example_bytes({"text": [f"{split} {i}".encode()]}) for i in range(10)]
+        (tmp_path / f"{split}.tfrecord").write_bytes(frames(rows))
+    assert run(["stats", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "compared with train: 1 of 1 alike, 1 of them but for chance"
+
+
 def test_damage_is_exit_code_1_and_the_rest_is_described(tmp_path: Path, capsys: Captured) -> None:
     path = tmp_path / "x.tfrecord"
     path.write_bytes(corrupt_payload(frames([example_bytes(row) for row in rows()]), 7))

@@ -126,7 +126,9 @@ def test_small_floats_reach_every_table(dtype: str, tmp_path: Path) -> None:
 
 
 def test_no_records_are_a_table_with_types(tmp_path: Path) -> None:
+    full = put(tmp_path, rows(), SCHEMA).to_arrow().schema
     split = put(tmp_path, [], SCHEMA)
+    assert split.to_arrow().schema == full
     assert split.to_arrow().schema.field("vec").type == pa.list_(pa.float32(), 3)
     assert len(split.to_arrow()) == len(split.to_pandas()) == len(split.to_polars()) == 0
     assert split.to_arrow(columns=["label"]).column_names == ["label"]

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
+from rekord.health import salvage_output
 from rekord.health.salvage import salvaged
 from rekord.health.salvage_copy import SalvageReport
 from rekord.records import compress as compress_module
@@ -577,6 +579,31 @@ def test_dying_or_failing_at_any_step_leaves_all_or_nothing(
             assert run(place / "out", FaultyStorage()).kept == report.kept, "the next run is not in the way"
             if kind == "folder":
                 assert strays(place) == []
+
+
+@pytest.mark.parametrize("fault", ["crash", "enospc"])
+def test_dying_or_failing_while_a_thread_writes_leaves_all_or_nothing(
+    put_file: PutFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    monkeypatch.setattr(salvage_output, "WRITE_BYTES", 64)
+    payloads = [bytes([i]) * 100 for i in range(20)]
+    path = put_file(insert_bytes(frames(payloads), 116 * 4, b"between"), "in/x.tfrecord")
+    whole = FaultyStorage()
+    salvaged(path, tmp_path / "whole", SalvageReport(), storage=whole)
+    assert list(rk.records(tmp_path / "whole")) == payloads
+    names = [operation.name for operation in whole.operations]
+    assert names.count("write") > 1
+    for step in range(1, len(names)):
+        (tmp_path / str(step)).mkdir()
+        storage = FaultyStorage(fail_at=step, fault=fault)
+        with pytest.raises(Crash if fault == "crash" else rk.DatasetError):
+            salvaged(path, tmp_path / str(step) / "out", SalvageReport(), storage=storage)
+        assert not (tmp_path / str(step) / "out").exists()
+        if fault == "crash":
+            assert len(storage.operations) == step, "a dead process does nothing more"
+        else:
+            assert strays(tmp_path / str(step)) == []
+    assert "rekord-salvage" not in {thread.name[:14] for thread in threading.enumerate()}
 
 
 def test_a_disk_that_fails_while_reading_is_told_and_nothing_appears(

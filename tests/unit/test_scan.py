@@ -89,6 +89,31 @@ def test_keys_that_are_data_end_in_dialects_of_their_own_and_lose_nothing(put_re
     assert found == {i: [i] for i in range(300)}
 
 
+def test_records_with_thousands_of_other_keys_each_are_not_put_into_one_batch(put_records: PutFile) -> None:
+    payloads = [example_bytes({f"key-{i}-{j}": [j] for j in range(1500)}) for i in range(6)]
+    batches, *_ = scanned(put_records(payloads))
+    assert max(len(batch.context) for batch in batches) <= 4096
+    assert sorted(int(r) for batch in batches for r in batch.records) == list(range(6))
+
+
+@pytest.mark.parametrize("steps", [[None], [None, None], [], [None, [1]]])
+@pytest.mark.parametrize("key", ["a", "tokens", "\n\x00"])
+def test_steps_without_a_kind_make_a_sequence(
+    put_records: PutFile, key: str, steps: list[list[int] | None]
+) -> None:
+    batches, *_ = scanned(put_records([sequence_bytes({}, {key: steps})] * 3))
+    assert [(batch.sequence, list(batch.steps)) for batch in batches] == [(True, [key])]
+
+
+def test_a_sample_does_not_search_a_whole_file_for_the_next_record(put_file: PutFile) -> None:
+    good = frames([example_bytes({"a": [1]})])
+    path = put_file(good + bytes(1 << 20) + good)
+    whole, sample = Report(), Report()
+    list(scan_file(str(path), whole))
+    list(scan_file(str(path), sample, enough=(100, 1 << 16)))
+    assert (whole.records, sample.records) == (2, 1)
+
+
 def test_damage_in_the_middle_leaves_the_records_around_it(put_file: PutFile) -> None:
     payloads = [example_bytes({"n": [i]}) for i in range(9)]
     batches, findings, _ = scanned(put_file(corrupt_payload(frames(payloads), 4)))
@@ -155,3 +180,14 @@ def test_a_digest_reads_nothing_outside_of_its_column(offsets: object, valid: ob
     arrays = [None if each is None else np.array(each) for each in (offsets, valid)]
     with pytest.raises(ValueError):
         digests(np.array([1, 2]), 2, *arrays)
+
+
+def test_a_record_with_too_many_keys_is_told_and_not_looked_into(put_records: PutFile) -> None:
+    good = example_bytes({"n": [1]})
+    batches, findings, _ = scanned(
+        put_records([good, example_bytes({f"k{i}": [i] for i in range(5000)}), good])
+    )
+    assert [(f.code, f.severity, f.record, f.found) for f in findings] == [
+        ("H727", "warning", 1, "5,000 keys")
+    ]
+    assert [r for batch in batches for r in batch.records.tolist()] == [0, 2]

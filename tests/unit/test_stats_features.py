@@ -150,6 +150,11 @@ def test_few_different_integers_are_taken_for_classes(described):
     assert (found["classes"], found["imbalance"]) == ({"0": 8, "1": 4}, 2.0)
 
 
+def test_one_value_everywhere_is_a_constant_and_no_class(described):
+    assert "classes" not in described([{"x": [3]} for _ in range(10)])
+    assert described([{"label": [3]} for _ in range(10)], "label")["classes"] == {"3": 10}
+
+
 def test_many_values_are_classes_only_where_the_name_says_so(described):
     rows = [{"x": [i % 30], "class/label": [i % 30]} for i in range(90)]
     assert "classes" not in described(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections import Counter
 from contextlib import closing
@@ -33,6 +34,12 @@ DETAILED_FINDINGS = 10
 
 LISTED_PER_CODE = 10
 """So many findings of a code get a line of their own, unless the user asked for a number."""
+
+_ABOUT_DATASETS = "H780"
+"""Codes from here on are about files and splits, not about what a record holds."""
+
+_MOST_COUNTED = 100_000
+"""So many wrong records are told apart; beyond that their number is a lower bound."""
 
 _SEVERITIES = ("error", "warning", "note")
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
@@ -94,7 +101,8 @@ def check_aloud(
 
     report = Report()
     place = look_at(path)
-    listing = Listing(shown_below(path if isinstance(path, str) else "", place.paths), max_findings)
+    given = [path] if isinstance(path, str) else path
+    listing = Listing(shown_below(given[0] if len(given) == 1 else "", place.paths), max_findings)
     began = time.perf_counter()
     with (
         Progress(report, files=len(place.paths)) as progress,
@@ -108,7 +116,7 @@ def check_aloud(
                     _say_lines(lines)
                     out.flush()
     _say_lines(listing.unlisted_lines())
-    _say_lines(listing.summary(report, time.perf_counter() - began))
+    _say_lines(listing.summary(report, time.perf_counter() - began, doctor=clean(shlex.join(given))))
     return report
 
 
@@ -128,6 +136,10 @@ class Listing:
         self._codes: dict[str, str] = {}  # the first code of each severity
         self._damaged = 0
         self._refused = 0
+        self._wrong: set[tuple[str | None, int]] = (
+            set()
+        )  # records that are intact and not what they should be
+        self._most_wrong = 0  # of one finding that counts several
         self._exact = True
 
     def lines(self, finding: Finding) -> list[list[Piece]]:
@@ -162,8 +174,8 @@ class Listing:
             lines.append([f"--max-findings {self._severities.total()} lists them all"])
         return lines
 
-    def summary(self, report: Report, seconds: float) -> list[list[Piece]]:
-        """The last lines: how much was found, how much is good, what to do next."""
+    def summary(self, report: Report, seconds: float, *, doctor: str) -> list[list[Piece]]:
+        """The last lines: how much was found, how much is good, what to do next: `rekord doctor` and the paths."""
         amount = f"{byte_size(report.payload_bytes)} in {duration(seconds)}"
         total = self._severities.total()
         if not total:
@@ -175,17 +187,27 @@ class Listing:
             found = ", ".join(each) if report.ok else f"{found} ({', '.join(each)})"
         worst = next(self._codes[name] for name in _SEVERITIES if name in self._codes)
         head: Piece = (found, "bold red") if not report.ok else f"no errors · {found}"
-        return [[head, f" · {self._records(report)} · {amount}"], [f"next: rekord explain {worst}"]]
+        then = f"rekord explain {worst}" if report.ok else f"rekord doctor {doctor}"
+        return [[head, f" · {self._records(report)} · {amount}"], [f"next: {then}"]]
 
     def _count(self, finding: Finding) -> None:
         self._severities[finding.severity] += 1
         self._codes.setdefault(finding.severity, finding.code)
-        if finding.severity == "error":
-            unreadable = finding.code.startswith("W")  # intact, and counted as such, but refused by protobuf
-            self._damaged += unreadable or finding.code in _DAMAGE_CODES
+        if finding.severity != "error":
+            return
+        if finding.code.startswith("W"):  # intact, and counted as such, but refused by protobuf
+            self._damaged += 1
+            self._refused += 1
+        elif finding.code[0] in "FC":
+            self._damaged += finding.code in _DAMAGE_CODES
             # Unless the very next record is there, nobody knows how many were lost.
-            self._exact = self._exact and (unreadable or _lost_one_record(finding))
-            self._refused += unreadable
+            self._exact = self._exact and _lost_one_record(finding)
+        elif finding.record is not None and finding.code < _ABOUT_DATASETS:
+            self._most_wrong = max(self._most_wrong, finding.count)
+            if len(self._wrong) < _MOST_COUNTED:
+                self._wrong.add((finding.path, finding.record))
+            # Of one finding for many records nobody knows which of them others are about.
+            self._exact = self._exact and finding.count == 1 and len(self._wrong) < _MOST_COUNTED
 
     def _has_room(self, finding: Finding) -> bool:
         if self._max_findings is not None:
@@ -212,12 +234,17 @@ class Listing:
         return [(finding.code, _STYLES[finding.severity]), f"  {'  '.join(place)}   {message}"]
 
     def _records(self, report: Report) -> str:
-        good = report.records - self._refused
         if report.ok:
             return f"{count(report.files, 'file')} · {count(report.records, 'record')}"
+        whole = report.records - self._refused
+        good = max(whole - max(len(self._wrong), self._most_wrong), 0)
+        if self._exact and not self._wrong and not self._damaged:
+            return f"{count(report.files, 'file')} · {count(report.records, 'record')}"
         if self._exact:
-            return f"{good:,} of {count(good + self._damaged, 'record')} good"
+            return f"{good:,} of {count(whole + self._damaged, 'record')} good"
         lost = f", {self._damaged:,} or more damaged" if self._damaged else ""
+        if self._wrong:
+            return f"{good:,} of {count(whole, 'record')} good at the most{lost}"
         return f"{count(good, 'record')} good{lost}"
 
 

@@ -25,14 +25,13 @@ def index(
         typer.Argument(metavar="PATH", help="A record file, a folder or a pattern.", show_default=False),
     ],
     format: Annotated[
-        IndexFormat,
+        IndexFormat | None,
         typer.Option(
             "--format",
             metavar="rekord|dali|vahidk",
-            help="Who is to read the index files. [rekord]",
-            show_default=False,
+            help="Who is to read the index files: rekord, unless said.",
         ),
-    ] = IndexFormat.REKORD,
+    ] = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -41,13 +40,15 @@ def index(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Write index files: where each record begins, so that any of them can be read at once."""
+    """Write index files, which say where records begin."""
     from rekord.verbs.index import index as write_index
 
     def say(target: str, records: int, wrote: bool) -> None:
         out.say(f"{clean(target)}  {count(records, 'record')}" + ("" if wrote else "  (as it was)"))
 
-    report = write_index(path, format=format.value, out=output, on_file=None if as_json else say)
+    report = write_index(
+        path, format=(format or IndexFormat.REKORD).value, out=output, on_file=None if as_json else say
+    )
     if as_json:
         out.say_json(report.to_dict())
         return 0

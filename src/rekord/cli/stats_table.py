@@ -21,7 +21,6 @@ _LISTED_SKEW = 20
 _LISTED_DAMAGE = 5
 _BAR = 24
 _MEASURES = {"linf": "L∞", "js": "JS", "missing": "missing", None: ""}
-_STYLES = {"differs": "bold red", "absent": "bold red", "chance": "yellow", "same": "dim"}
 
 
 def lines(stats: Stats, width: int) -> Iterator[Line]:
@@ -180,11 +179,16 @@ def _splits(stats: Stats) -> Iterator[Line]:
 
 
 def _skew(skew: list[Skew], width: int) -> Iterator[Line]:
-    shown = [one for one in skew if one.verdict != "same"]
-    shown.sort(key=lambda one: (one.verdict == "chance", -(one.distance or 1.0), one.feature))
-    alike = len(skew) - len(shown)
+    # What chance explains is no difference to look at: in small splits that would be every text.
+    shown = [one for one in skew if one.verdict not in ("same", "chance")]
+    shown.sort(key=lambda one: (-(one.distance or 1.0), one.feature))
+    chance = sum(one.verdict == "chance" for one in skew)
+    by_chance = f", {chance:,} of them but for chance" if chance else ""
     base = clean(skew[0].base)
-    yield [(f"compared with {base}", "bold"), f": {alike:,} of {len(skew):,} alike"]
+    yield [
+        (f"compared with {base}", "bold"),
+        f": {len(skew) - len(shown):,} of {len(skew):,} alike{by_chance}",
+    ]
     listed = shown[:_LISTED_SKEW]
     wide = min(max((len(clean(one.feature)) for one in listed), default=0), _WIDEST_NAME)
     named = max((len(clean(one.split)) for one in listed), default=0)
@@ -193,7 +197,7 @@ def _skew(skew: list[Skew], width: int) -> Iterator[Line]:
         room = max(width - wide - named - 30, 10)
         yield [
             f"  {cut(clean(one.feature), wide):<{wide}}  {clean(one.split):<{named}}  {distance:<13}  ",
-            (f"{one.verdict:<7}", _STYLES[one.verdict]),
+            (f"{one.verdict:<7}", "bold red"),
             f"  {cut(clean(one.says), room)}",
         ]
     if len(shown) > len(listed):

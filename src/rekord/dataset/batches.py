@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from rekord.codec.columns import Column
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.decoding import decode_inline, decode_threaded, new_pool
+from rekord.dataset.decoding import WORKERS, decode_inline, decode_threaded, end_workers, new_pool
 from rekord.dataset.indexed import IndexedDecoder
 from rekord.dataset.order import Ids
 from rekord.dataset.recipes import Recipe
@@ -228,7 +228,7 @@ def _indexed(request: Request, epoch: int, consumed: int) -> Iterator[tuple[Batc
             yield made(step), steps.consumed_after(step)
         return
     process = os.getpid()
-    threads = ThreadPoolExecutor(request.threads, thread_name_prefix="rekord-decode")
+    threads = ThreadPoolExecutor(request.threads, thread_name_prefix=WORKERS)
     waiting: deque[tuple[int, Future[Batch]]] = deque()
     try:
         while True:
@@ -246,7 +246,7 @@ def _indexed(request: Request, epoch: int, consumed: int) -> Iterator[tuple[Batc
         if os.getpid() == process:
             for _, future in waiting:
                 future.cancel()
-            threads.shutdown(wait=True)
+            end_workers(threads)
 
 
 def usual_threads() -> int:

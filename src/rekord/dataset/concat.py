@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from rekord.dataset.dataset import Dataset
+from rekord.dataset.drawn import Drawn
 from rekord.dataset.lazy_schema import LazySchema
 from rekord.dataset.order import Ids
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
+from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.compat import compat
 
@@ -29,14 +31,9 @@ def concat(splits: Iterable[Split | Dataset]) -> Split:
         return parts[0]
     schema = _joined_schema(parts)
     names = "+".join(dict.fromkeys([part.name for part in parts]))
-    shards = [part._shards for part in parts]
-    known = all(one.counted for one in shards)
     return Split(
         names,
-        Shards(
-            [path for one in shards for path in one.paths],
-            [count for one in shards for count in one.counts] if known else None,
-        ),
+        _joined_shards([part._shards for part in parts]),
         schema,
         ids=_joined_ids(parts),
         map=parts[0]._map,
@@ -48,9 +45,9 @@ def concat(splits: Iterable[Split | Dataset]) -> Split:
 def _checked_parts(splits: Any) -> list[Split]:
     given = list(splits) if isinstance(splits, Iterable) and not isinstance(splits, (Split, Dataset)) else []
     parts = [one._only("concat") if isinstance(one, Dataset) else one for one in given]
-    wrong = next((one for one in parts if not isinstance(one, Split)), None)
-    if not parts or wrong is not None:
-        found = repr(splits)[:60] if wrong is None else f"{type(wrong).__name__}: {repr(wrong)[:40]}"
+    wrong = [one for one in parts if not isinstance(one, Split)]
+    if not parts or wrong:
+        found = f"{type(wrong[0]).__name__}: {repr(wrong[0])[:40]}" if wrong else repr(splits)[:60]
         raise error(
             "U605",
             "`concat` was given something else than splits",
@@ -59,9 +56,8 @@ def _checked_parts(splits: Any) -> list[Split]:
             do='rk.concat([dataset["train"], dataset["val"]])',
         )
     for one in parts:
-        # A balanced split or a mixture has an order that is no list of records.
-        if type(one) is not Split:
-            raise _refused_order(f"{one!r}")
+        if isinstance(one, Drawn):
+            raise one._no_view("concat")
         if one._map is not parts[0]._map:
             raise error(
                 "U657",
@@ -72,17 +68,15 @@ def _checked_parts(splits: Any) -> list[Split]:
     return parts
 
 
-def _refused_order(found: str) -> RekordError:
-    return error(
-        "U605",
-        "`concat` cannot take a split that was balanced or mixed",
-        expected="splits and views of them",
-        found=found[:60],
-        do="rk.concat([a, b]).balanced(…)",
-    )
-
-
 # Numbers.
+
+
+def _joined_shards(parts: Sequence[Shards]) -> Shards:
+    paths = [path for part in parts for path in part.paths]
+    # What was found out by a look at files is found out again: only a manifest's word is passed on as one.
+    if any(part._told is None for part in parts):
+        return Shards(paths)
+    return Shards(paths, [count for part in parts for count in part.counts], told_by=parts[0]._told_by)
 
 
 def _joined_ids(parts: Sequence[Split]) -> Ids | None:
@@ -163,8 +157,9 @@ def _told(
         "the splits hold records of two kinds"
         if column is None
         else f"`{column}` does not fit together: {why}",
-        expected=f"{_shown(schema, column)} in the first split, `{first.name}`",
-        found=f"{_shown(against, column)} in `{other.name}`",
+        location=Location(path=next(iter(other.paths), None), feature=column),
+        expected=f"{_shown(schema, column)}, as in {next(iter(first.paths), 'the first split')}",
+        found=_shown(against, column),
         do="rk.open(path, schema=…) with one schema that reads all of them",
     )
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Condition
+from threading import Condition, Thread, current_thread
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from rekord import _core
@@ -24,6 +24,9 @@ from rekord.records.slabs import Segment, SlabReader
 Made = TypeVar("Made")
 Pictures: TypeAlias = "Callable[[dict[str, Column]], dict[str, Column]] | None"
 """What decodes the pictures of a batch. It may refuse a row, unlike what comes `after`."""
+
+WORKERS = "rekord-decode"
+"""What the names of threads that decode begin with."""
 
 _IDLE_BYTES = 256 << 20
 
@@ -265,7 +268,7 @@ def decode_threaded(
     source = _Turns(_Files(paths, pool, reuse=False, skip=skip), batch_size)
     idle: list[_Decoder] = []
     waiting: deque[Future[list[Made | RekordError]]] = deque()
-    workers = ThreadPoolExecutor(threads, thread_name_prefix="rekord-decode")
+    workers = ThreadPoolExecutor(threads, thread_name_prefix=WORKERS)
 
     def work(turn: int) -> list[Made | RekordError]:
         jobs = source.pull(turn)
@@ -299,8 +302,25 @@ def decode_threaded(
             source.stop()
             for future in waiting:
                 future.cancel()
-            workers.shutdown(wait=True)
-            source.close()
+            end_workers(workers, source.close)
+
+
+def end_workers(workers: ThreadPoolExecutor, then: Callable[[], None] | None = None) -> None:
+    """Wait until these threads have ended, and do what comes `then`.
+
+    An iterator that was left behind in a cycle is collected by whichever thread happens to do it: where that is one
+    of these, which cannot wait for itself, another one waits.
+    """
+
+    def end() -> None:
+        workers.shutdown(wait=True)
+        if then is not None:
+            then()
+
+    if current_thread().name.startswith(WORKERS):
+        Thread(target=end, name="rekord-end").start()
+    else:
+        end()
 
 
 def _decode_job(decoder: _Decoder, job: Job) -> list[dict[str, Column] | RekordError]:

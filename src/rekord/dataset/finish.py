@@ -143,6 +143,7 @@ def _filled(batch: Batch, fill: Mapping[str, Any]) -> Batch:
     for name, value in fill.items():
         column = out.get(name)
         if isinstance(column, Optional):
+            _check_holds(name, column.values.dtype, value, column.values.shape[1:], "filled")
             with located(feature=name):
                 out[name] = column.fill(value)
     return out
@@ -162,28 +163,30 @@ def _padded(name: str, column: Column, pad: Any) -> Column:
 
 
 def _check_pad(name: str, column: Any, pad: Any) -> None:
-    """Refuse what the values of a column cannot hold: NumPy would cut 1.5 down to 1, or raise what says little."""
     while isinstance(column, (Ragged, SparseColumn)):
         column = column.values
     if pad is None or isinstance(column, Strings):
         return
     dtype = np.dtype(np.uint8) if _is_pictures(column) else column.dtype
+    _check_holds(name, dtype, pad, (), "padded")
+
+
+def _check_holds(name: str, dtype: np.dtype[Any], value: Any, shape: tuple[int, ...], done: str) -> None:
+    """Refuse what a column cannot hold: NumPy would cut 1.5 down to 1, or raise what says little."""
     try:
-        given = np.asarray(pad)
+        given = np.broadcast_to(np.asarray(value), shape)
         with np.errstate(all="ignore"):
-            same = given.ndim == 0 and bool(
-                dtype.kind in "fc" if given != given else given.astype(dtype) == given
-            )
+            same = np.where(given != given, dtype.kind in "fc", given.astype(dtype) == given).all()
     except (TypeError, ValueError, OverflowError):
-        same = False
+        same = np.False_
     if not same:
         raise error(
             "U605",
-            f"a column of {dtype} cannot be padded with {repr(pad)[:60]}",
+            f"a column of {dtype} cannot be {done} with {repr(value)[:60]}",
             location=Location(feature=name),
-            expected=f"a value that {dtype} holds",
-            found=repr(pad)[:60],
-            do=f"pad={{{name!r}: 0}}",
+            expected=f"a value that {dtype} holds" + (f", or values of shape {shape}" if shape else ""),
+            found=repr(value)[:60],
+            do=f"{'fill' if done == 'filled' else 'pad'}={{{name!r}: 0}}",
         )
 
 

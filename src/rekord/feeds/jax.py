@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from rekord.codec.columns import Column, Ragged, SparseColumn
-from rekord.dataset.batches import Batches, Request
+from rekord.dataset.batches import Request
 from rekord.dataset.finish import Batch
-from rekord.dataset.order import checked_seed
-from rekord.dataset.state import State
 from rekord.dataset.steps import Remainder
 from rekord.errors import RekordError, error, located
+from rekord.feeds.progress import Feed, Made, Start, counted
 from rekord.feeds.ranks import Rank, chosen_ranks
 from rekord.feeds.tensors import Array, converted, framework
 from rekord.location import Location
@@ -47,7 +47,7 @@ def to_jax(
     map: Callable[[Batch], Any] | None,
     prefetch: int,
     threads: int | None,
-) -> JaxBatches:
+) -> Feed:
     """An iterator over batches of jax arrays; with a sharding, over global batches of all processes."""
     jax = framework("jax", "to_jax", "jax")
     number, size, rest = chosen_ranks(
@@ -73,109 +73,51 @@ def to_jax(
         prefetch=prefetch,
         threads=threads,
     )
-    return JaxBatches(request, _placer(jax, sharding, device), sharded=sharding is not None)
+    put = _placer(jax, sharding, device)
+    return Feed(request, _starting(request, put, sharded=sharding is not None))
 
 
-class JaxBatches(Iterator[Batch]):
-    """Batches of jax arrays. The next one is on its way to the device while one is in use, unless prefetch=0.
+def _starting(request: Request, put: Put, *, sharded: bool) -> Start:
+    def start(epoch: int, consumed: int) -> Iterator[Made]:
+        placed = (
+            (_placed(batch, put, sharded=sharded), after)
+            for batch, after in counted(request, epoch, consumed)
+        )
+        # jax copies to a device in the background, if one asks for it before it is needed.
+        return _ahead(placed, 1 if request.prefetch else 0)
 
-    Its own iterator, for one consumer: after the last batch, the next `iter()` begins the next epoch. `state_dict()`
-    counts what was delivered, never what was only prefetched; it has the form of those of `split.batches`.
-    """
+    return start
 
-    def __init__(self, request: Request, put: Put, *, sharded: bool) -> None:
-        self._request = request
-        self._put = put
-        self._sharded = sharded
-        self._batches = Batches(request)
-        self._go_to(0)
 
-    def _go_to(self, consumed: int) -> None:
-        self._begun_at = consumed
-        self._delivered = 0
-        self._ahead: list[Batch] = []
-        self._ended: BaseException | None = None  # what ended the batches: StopIteration, or a failure
-        self._over = False
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that is being delivered, or was last."""
-        return self._batches.epoch
-
-    @property
-    def padded(self) -> int:
-        """How many records of an epoch, over all ranks, come a second time, with remainder="pad"."""
-        return self._batches.padded
-
-    def __len__(self) -> int:
-        """How many batches this rank has in an epoch, from where it began."""
-        return len(self._batches)
-
-    def __iter__(self) -> JaxBatches:
-        if self._over:
-            iter(self._batches)
-            self._go_to(0)
-        return self
-
-    def __next__(self) -> Batch:
-        if self._over:
-            raise StopIteration
-        if not self._ahead:
-            self._fetch()
-        if not self._ahead:
-            self._over = True
-            assert self._ended is not None
-            raise self._ended
-        ready = self._ahead.pop()
-        if self._request.prefetch:
-            self._fetch()  # a failure waits until what came before it is delivered
-        self._delivered += 1
-        return ready
-
-    def _fetch(self) -> None:
-        if self._ended is not None:
+def _ahead(made: Iterator[Made], count: int) -> Iterator[Made]:
+    """The same, with so many begun before they are asked for. A failure waits until what came before is delivered."""
+    waiting: deque[Made] = deque()
+    failure: Exception | None = None
+    ended = False
+    while True:
+        while not ended and len(waiting) <= count:
+            try:
+                waiting.append(next(made))
+            except StopIteration:
+                ended = True
+            except Exception as raised:
+                failure, ended = raised, True
+        if waiting:
+            yield waiting.popleft()
+        elif failure is not None:
+            raise failure
+        else:
             return
-        try:
-            self._ahead.append(self._placed(next(self._batches)))
-        except Exception as ended:
-            self._ended = ended
 
-    def _placed(self, batch: Batch) -> Batch:
-        out: dict[str, Any] = {}
-        for name, column in batch.items():
-            if self._sharded and isinstance(column, (Ragged, SparseColumn)):
-                raise _not_shared(name, column)
-            with located(feature=name):
-                out[name] = converted(column, self._put)
-        return out
 
-    def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch."""
-        request = self._request
-        order = request.recipe.to_dict()
-        state = State(request.dataset(), request.split, order, checked_seed("epoch", epoch), 0)
-        self.load_state_dict(state.to_dict())
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where this is: a few numbers, fit for JSON. At a synchronous step it is the same on all ranks."""
-        state = self._batches.state_dict()
-        if not isinstance(self._ended, StopIteration):
-            # The batches may be one ahead. All but the last of an epoch are of whole steps.
-            state["consumed"] = (
-                self._begun_at + self._delivered * self._request.batch_size * self._request.world
-            )
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state, with any rank, world, batch size and columns."""
-        self._batches.load_state_dict(state)
-        self._go_to(int(state["consumed"]))
-
-    def close(self) -> None:
-        """Stop early: threads end, and what was prefetched is let go."""
-        self._batches.close()
-        self._ahead.clear()
-        self._over = True
+def _placed(batch: Batch, put: Put, *, sharded: bool) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name, column in batch.items():
+        if sharded and isinstance(column, (Ragged, SparseColumn)):
+            raise _not_shared(name, column)
+        with located(feature=name):
+            out[name] = converted(column, put)
+    return out
 
 
 def _placer(jax: Any, sharding: Any, device: Any) -> Put:
@@ -188,13 +130,14 @@ def _placer(jax: Any, sharding: Any, device: Any) -> Put:
             if sharding is not None:
                 return jax.make_array_from_process_local_data(sharding, array)
             return jax.device_put(array, device)
-        except (TypeError, ValueError) as failure:
+        except (TypeError, ValueError):
             raise error(
                 "U663",
                 "jax cannot place a column",
-                expected="an array that the sharding can divide" if sharding is not None else "an array",
+                expected="an array that the sharding can divide"
+                if sharding is not None
+                else "numbers of a dtype that jax has",
                 found=f"shape {array.shape} of {array.dtype}"[:60],
-                likely=str(failure).split("\n", 1)[0][:120],
                 do='remainder="drop", and a batch_size that the devices divide'
                 if sharding is not None
                 else "map= with a function that converts the column",

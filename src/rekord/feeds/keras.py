@@ -76,7 +76,7 @@ def to_keras(
         prefetch=prefetch,
         threads=threads,
         state=state,
-        counted=True,
+        one_length=True,
         call="to_keras",
     )
 
@@ -134,7 +134,7 @@ def _inputs(schema: Schema, x: Columns, labels: tuple[str, ...], weight: str | N
 
 
 def _named(schema: Schema, argument: str, given: Columns) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given or ())
+    names: tuple[Any, ...] = tuple(given) if isinstance(given, (list, tuple)) else (given,)
     return tuple([_column(schema, argument, name) for name in names])
 
 
@@ -177,7 +177,9 @@ def _table(split: Split, schema: Schema, labels: tuple[str, ...], given: ClassWe
         number = feature.id_of(one) if isinstance(one, str) else one
         whole = hasattr(number, "__index__") and not isinstance(number, bool)
         if not whole or not 0 <= int(number) < feature.count:  # type: ignore[arg-type]
-            raise _refused_weights(f"classes of `{name}`: names, or ids below {feature.count:,}", repr(one)[:60])
+            raise _refused_weights(
+                f"classes of `{name}`: names, or ids below {feature.count:,}", repr(one)[:60]
+            )
         if not isinstance(weight, (int, float, np.number)) or not np.isfinite(weight) or weight < 0:
             raise _refused_weights("weights that are numbers from 0 on", repr(weight)[:60])
         table[int(number)] = weight  # type: ignore[arg-type]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from rekord.errors import RekordError, error
-from rekord.feeds.arrow import arrow_batches
+from rekord.feeds.arrow import arrow_batches, arrow_schema
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _OF_A_QUERY, _OF_DATA = 200, 60
 """How many characters of a message are shown: one about the query may be long, one about values quotes them."""
 _SCAN = "ARROW_SCAN"
+_ROWS = 1024  # of a batch: images are columns too, and a few batches are made ahead
 
 
 def split_sql(split: Split, query: str) -> pa.Table:
@@ -25,24 +26,27 @@ def split_sql(split: Split, query: str) -> pa.Table:
     DuckDB says first, of a table without rows, which columns it needs; only those are decoded.
     """
     if not isinstance(query, str):
-        raise _refused("a query is a str", type(query).__name__)
+        raise _refused("a query, as a str", type(query).__name__)
     duckdb = _duckdb()
-    records = _Records(split)
+    schema = arrow_schema(split)
+    records = _Records(split, schema)
     with duckdb.connect(":memory:") as connection:
         # A name that is no table must not be looked for among the variables of whoever called.
         connection.execute("set python_enable_replacements = false")
         try:
-            if len(connection.extract_statements(query)) != 1:
-                raise _refused(
-                    "the text is one statement", f"{len(connection.extract_statements(query))} of them"
-                )
-            connection.register("records", _Records(split, empty=True))
-            records.columns = _needed(connection, query)
+            statements = len(connection.extract_statements(query))
+            if statements != 1:
+                raise _refused("one statement", f"{statements} of them")
+            connection.register("records", schema.empty_table())
+            # What a function makes of the columns does not say which ones it needs.
+            if split._map is None:
+                records.columns = _needed(connection, query, schema.names)
             connection.unregister("records")
             connection.register("records", records)
-            result = connection.execute(query)
-            fetch = getattr(result, "to_arrow_table", None) or result.fetch_arrow_table
-            return fetch()
+            answer = connection.sql(query)
+            if answer is None:
+                return pa.table({})
+            return (getattr(answer, "to_arrow_table", None) or answer.fetch_arrow_table)()
         except duckdb.Error as failure:
             # What went wrong while records were read comes through DuckDB as a text of its own.
             about_query = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
@@ -53,34 +57,27 @@ def split_sql(split: Split, query: str) -> pa.Table:
 class _Records:
     """The records of a split as DuckDB takes tables: something that gives a new stream each time it is asked."""
 
-    def __init__(self, split: Split, *, empty: bool = False) -> None:
-        self.columns: Sequence[str] | None = None
+    def __init__(self, split: Split, schema: pa.Schema) -> None:
+        self.columns: list[str] | None = None
         self.failure: RekordError | None = None
         self._split = split
-        self._empty = empty
-        self._schemas: dict[Any, pa.Schema] = {}
+        self._schema = schema
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        key = None if self.columns is None else tuple(self.columns)
-        if key not in self._schemas:
-            # DuckDB asks once for the types alone.
-            self._schemas[key] = arrow_batches(self._split, self.columns)[0]
-        schema = self._schemas[key]
-        batches: Iterator[pa.RecordBatch] = iter(()) if self._empty else self._batches()
-        return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__()
+        names = self._schema.names if self.columns is None else self.columns
+        schema = pa.schema([self._schema.field(name) for name in names])
+        return pa.RecordBatchReader.from_batches(schema, self._batches()).__arrow_c_stream__()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
-            yield from arrow_batches(self._split, self.columns)[1]
+            yield from arrow_batches(self._split, self.columns, rows=_ROWS)[1]
         except RekordError as failure:
             self.failure = failure
             raise
 
 
-def _needed(connection: Any, query: str) -> list[str] | None:
+def _needed(connection: Any, query: str, known: list[str]) -> list[str] | None:
     """The columns that a query reads, as DuckDB's own plan says; None, which is all, where that is not clear."""
-    rows = connection.execute("select column_name from (describe records)").fetchall()
-    known = [row[0] for row in rows]
     explained = connection.execute("explain (format json) " + query).fetchall()
     try:
         plan = json.loads(explained[0][1])

@@ -37,10 +37,10 @@ def to_tensorflow(
     prefetch: int,
     threads: int | None,
     state: Mapping[str, Any] | None,
-    counted: bool = False,
+    one_length: bool = False,
     call: str = "to_tensorflow",
 ) -> Any:
-    """The dataset in one of the two modes. `counted` asks for its length, even if files must be read for it."""
+    """The dataset in one of the two modes; `one_length` as for native mode."""
     if mode not in ("native", "ops"):
         raise error(
             "U605",
@@ -75,7 +75,7 @@ def to_tensorflow(
     if mode == "native":
         from rekord.feeds.tf_native import native_dataset
 
-        return native_dataset(tf, request, state, counted=counted)
+        return native_dataset(tf, request, state, one_length=one_length)
     from rekord.feeds.tf_ops import ops_dataset
 
     return ops_dataset(tf, request, shuffle=bool(shuffle), seed=seed)

@@ -83,9 +83,11 @@ class Boundary:
     def unpack(self, tf: Any, tensors: tuple[Any, ...], batch_rows: int | None) -> tuple[Any, dict[str, Any]]:
         """In the graph: whether a batch is the last, and its columns, of `batch_rows` where that is known."""
         header, *channels, strings = tensors
-        shared_parts = {
-            dtype: sum(part.shared and part.dtype == dtype for part in self.parts) for dtype in self.shared
-        }
+        # Counted by hand: to NumPy float64 equals None.
+        shared_parts: dict[Any, int] = dict.fromkeys(self.shared, 0)
+        for part in self.parts:
+            if part.shared and part.dtype is not None:
+                shared_parts[part.dtype] += 1
         texts = sum(part.dtype is None for part in self.parts)
         if texts:
             shared_parts[INTEGERS] += texts

@@ -60,7 +60,9 @@ class Dense:
         return (Part(self.dtype, shared=narrow), *sizes)
 
     def put(self, column: Any) -> list[Any]:
-        column = column.values if isinstance(column, Optional) else column  # pictures that happen to be of one size
+        column = (
+            column.values if isinstance(column, Optional) else column
+        )  # pictures that happen to be of one size
         sizes = [] if None not in self.shape else [np.array(column.shape[1:], np.int64)]
         if self.dtype is None:
             return [column, *sizes]

@@ -30,7 +30,9 @@ def mapped_forms(request: Request) -> dict[str, Form]:
     first, second = tried
     if list(first) != list(second):
         raise _refused(
-            "the function for `map` gives other columns for other batches", str(list(first)), str(list(second))
+            "the function for `map` gives other columns for other batches",
+            str(list(first)),
+            str(list(second)),
         )
     return {name: _common(name, first[name], second[name]) for name in first}
 
@@ -38,7 +40,15 @@ def mapped_forms(request: Request) -> dict[str, Form]:
 def _first_batch(request: Request, rows: int) -> Mapping[str, Any]:
     """The first records of an epoch as the function gives them, on one thread that ends with this."""
     alone = replace(
-        request, batch_size=rows, rank=0, world=1, remainder="keep", threads=1, prefetch=0, worker=0, workers=1
+        request,
+        batch_size=rows,
+        rank=0,
+        world=1,
+        remainder="keep",
+        threads=1,
+        prefetch=0,
+        worker=0,
+        workers=1,
     )
     batches = Batches(alone)
     try:

@@ -16,7 +16,7 @@ from rekord.codec.plan import CodecPlan
 from rekord.dataset.batches import Batches, Request
 from rekord.dataset.finish import Finish
 from rekord.dataset.state import State
-from rekord.errors import RekordError
+from rekord.errors import RekordError, error
 from rekord.feeds.tf_boundary import Boundary
 from rekord.feeds.tf_forms import Dense, Form, Holes, Pictures, Rows, form_of, padded
 from rekord.feeds.tf_mapped import mapped_forms
@@ -25,9 +25,14 @@ _CUTTING = 2
 """So many batches are taken apart at a time, beside the one that is being decoded."""
 
 
-def native_dataset(tf: Any, request: Request, state: Mapping[str, Any] | None, *, counted: bool) -> Any:
-    """The dataset of a request, from a state on. Its length is told where that is known, or where it is `counted`."""
-    epochs = Epochs(request, state)
+def native_dataset(tf: Any, request: Request, state: Mapping[str, Any] | None, *, one_length: bool) -> Any:
+    """The dataset of a request, from a state on.
+
+    Its length is told where it is known without reading. With `one_length` it always is, and all iterations have it:
+    Keras remembers the first, and would cut later epochs to that. So a state in the middle of an epoch is then good
+    for the rest of that epoch alone.
+    """
+    epochs = Epochs(request, state, one_length=one_length)
     is_mapped = isinstance(request.finish, Finish) and request.finish.map is not None
     boundary = Boundary.of(mapped_forms(request) if is_mapped else planned_forms(request))
     # Only what is not kept short has one length for sure; a function may have changed it too.
@@ -47,8 +52,8 @@ def native_dataset(tf: Any, request: Request, state: Mapping[str, Any] | None, *
     dataset = tf.data.Dataset.from_generator(batches, output_signature=boundary.signature(tf))
     dataset = dataset.map(taken_apart, num_parallel_calls=_CUTTING, deterministic=True)
     dataset = dataset.prefetch(max(request.prefetch, 1)).map(delivered)
-    if not epochs.resumed and (counted or request.shards.counted or not request.streams):
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(request.steps(0))))
+    if one_length or (not epochs.resumed and (request.shards.counted or not request.streams)):
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(epochs.first_steps))
     options = tf.data.Options()
     # A prefetch behind `delivered` would take batches for seen that nobody has seen yet.
     options.experimental_optimization.inject_prefetch = False
@@ -64,23 +69,30 @@ class Epochs:
     So a look at the first batch, as Keras takes one before it trains, uses nothing up.
     """
 
-    def __init__(self, request: Request, state: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, request: Request, state: Mapping[str, Any] | None, *, one_length: bool = False
+    ) -> None:
         self._request = request
+        self._one_length = one_length
         self._lock = Lock()
         begun = Batches(request)
         if state is not None:
             begun.load_state_dict(state)
-        self._first = State.from_dict(begun.state_dict()) if state is not None else None
-        self._epoch = begun.epoch
-        self._consumed = 0 if self._first is None else self._first.consumed
-        if self._first is not None and not len(begun):
-            self._epoch, self._consumed = self._epoch + 1, 0
-        self._begin = self._epoch, self._consumed
+        consumed = 0 if state is None else State.from_dict(state).consumed
+        # A state at the very end of an epoch is one at the beginning of the next.
+        ended = consumed > 0 and not len(begun)
+        self._begin = (begun.epoch + 1, 0) if ended else (begun.epoch, consumed)
+        self._epoch, self._consumed = self._begin
 
     @property
     def resumed(self) -> bool:
         """Whether the first epoch is shorter than those that follow."""
         return self._begin[1] > 0
+
+    @property
+    def first_steps(self) -> int:
+        """How many batches the first iteration has."""
+        return len(self._request.steps(self._begin[1]))
 
     def run(self, boundary: Boundary) -> Iterator[tuple[Any, ...]]:
         """One iteration: the arrays of each batch."""
@@ -89,6 +101,8 @@ class Epochs:
         batches = Batches(self._request)
         batches.load_state_dict(self._state(epoch, consumed))
         try:
+            if self._one_length and self.resumed and epoch != self._begin[0]:
+                raise self._ended(epoch)
             for batch, last in _with_last(batches):
                 yield boundary.pack(batch, last=last)
         except RekordError as failure:
@@ -96,6 +110,15 @@ class Epochs:
             raise ValueError(failure.message) from None
         finally:
             batches.close()
+
+    def _ended(self, epoch: int) -> RekordError:
+        return error(
+            "U650",
+            f"epoch {self._begin[0]} was gone on with, and is over",
+            expected="one iteration over a dataset that begins in the middle of an epoch",
+            found="another one",
+            do=f"make another dataset for the epochs after it: to_keras(…, epoch={epoch})",
+        )
 
     def advance(self) -> None:
         """An epoch was delivered to its last batch."""

@@ -84,10 +84,10 @@ def to_torch(
         from rekord.feeds.torch_map import map_dataset
 
         return map_dataset(request)
-    from rekord.feeds.torch_loader import Loader, iterable_dataset
+    from rekord.feeds.torch_loader import iterable_dataset, loader
 
     if style == "loader":
-        return Loader(request, count)
+        return loader(request, count)
     _check_unordered(workers=count != 0)
     return iterable_dataset(request)
 

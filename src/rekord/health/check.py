@@ -18,7 +18,7 @@ from rekord.health.rules.listed import ClassCounts, Digests, manifest_findings
 from rekord.health.rules.listed_tfds import tfds_findings
 from rekord.health.rules.same_content import SameContent
 from rekord.health.rules.shards import shard_findings
-from rekord.health.scan import FileEnd, scan_file, scan_files
+from rekord.health.scan import OTHER_PAYLOADS, FileEnd, scan_file, scan_files
 from rekord.schema import Schema
 
 MAX_FINDINGS = 1000
@@ -73,12 +73,15 @@ def checked(
     shards = _shards_of_sets(place)
     with ExitStack() as stack:
         digests = stack.enter_context(Digests()) if place.listing is not None else None
+        declared = place.schema if schema is None else schema
         rules = _rules(place, schema, stack)
         records: dict[str, int] = {}  # of files without damage
         payload_bytes: dict[str, int] = {}
         with closing(scan_files(place.paths, report)) as items:
             for item in items:
                 if isinstance(item, Finding):
+                    if item.code in OTHER_PAYLOADS and declared is not None:
+                        _contradicts(item, declared)
                     # That a shard is empty is said of its set, which knows whether the others are.
                     if item.code != "H703" or item.path not in shards:
                         yield item
@@ -121,6 +124,15 @@ def _rules(place: Place, schema: Schema | None, stack: ExitStack) -> list[Rule]:
     if place.listing is not None:
         rules.append(ClassCounts(place.listing))
     return rules
+
+
+def _contradicts(finding: Finding, schema: Schema) -> None:
+    """Anything may be a payload; where a schema says what it is, another one is wrong."""
+    finding.severity = "error"
+    finding.expected = (
+        f"tf.train.{'SequenceExample' if schema.is_sequence else 'Example'}, as the schema says"
+    )
+    finding.do = "write the file again with the schema, or check it without one"
 
 
 def _shards_of_sets(place: Place) -> frozenset[str | None]:

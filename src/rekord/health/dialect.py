@@ -33,6 +33,11 @@ class Dialect:
     steps: Mapping[str, Kind] | None = None  # None: Examples, which have no steps
     single: frozenset[str] = field(default_factory=frozenset)
 
+    @property
+    def keys(self) -> int:
+        """How many keys there are, those of steps included."""
+        return len(self.context) + len(self.steps or ())
+
     def widened(self, problem: Problem, slot: int) -> Dialect | None:
         """The dialect that also takes a record with another number of values; None where that was not its fault."""
         keys = [*self.context, *(self.steps or ())]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rekord import _core
 from rekord.dataset.read import open_frames
 from rekord.errors import CompressionError, FrameError, RekordError
+from rekord.health.salvage_output import Output
 from rekord.health.salvage_walk import Gap, Walk
 from rekord.records.compress import FrameSink, frame_sink
 from rekord.storage.files import LOCAL, Storage, Writable
@@ -100,23 +101,6 @@ class Kept:
     sha256: str = ""
 
 
-class _Output:
-    """The new file, counted and hashed on its way."""
-
-    def __init__(self, file: Writable, *, hashed: bool) -> None:
-        self._file = file
-        self._digest = hashlib.sha256() if hashed else None
-        self.n_bytes = 0
-
-    def write(self, data: Buffer) -> None:
-        self.n_bytes += self._file.write(data)
-        if self._digest is not None:
-            self._digest.update(data)
-
-    def sha256(self) -> str:
-        return "" if self._digest is None else self._digest.hexdigest()
-
-
 def keep(
     path: str,
     create: Callable[[], Writable],
@@ -134,11 +118,12 @@ def keep(
     ledger.report.files += 1
     whole = _whole(path, storage)
     if whole is not None:
-        return _copied(path, _Output(create(), hashed=hashed), whole, ledger, storage)
+        return _copied(path, create(), whole, ledger, storage, hashed=hashed)
     kept = Kept()
-    output: _Output | None = None
+    output: Output | None = None
     sink: FrameSink | None = None
-    with Walk(path, storage) as walk:
+    with ExitStack() as stack:
+        walk = stack.enter_context(Walk(path, storage))
         for step in walk.steps():
             if isinstance(step, Gap):
                 kept.gaps += 1
@@ -146,7 +131,7 @@ def keep(
                 ledger.take(step)
                 continue
             if sink is None:
-                output = _Output(create(), hashed=hashed)
+                output = stack.enter_context(Output(create(), hashed=hashed))
                 sink = frame_sink(walk.compression, output.write)
             sink.write(step.frames)
             kept.records += step.records
@@ -155,18 +140,20 @@ def keep(
             ledger.report.resynchronised += step.records if step.resynchronised else 0
         kept.failure = walk.failure
         if sink is None and (not kept.gaps or empty_as is not None):
-            output = _Output(create(), hashed=hashed)
+            output = stack.enter_context(Output(create(), hashed=hashed))
             sink = frame_sink(empty_as if kept.gaps else walk.compression, output.write)
-    if sink is not None and output is not None:
-        sink.finish()
-        kept.file_bytes, kept.sha256 = output.n_bytes, output.sha256()
+        if sink is not None and output is not None:
+            sink.finish()
+            output.finish()
+            kept.file_bytes, kept.sha256 = output.n_bytes, output.sha256()
     return kept
 
 
 def make_empty(file: Writable, compression: str) -> Kept:
     """A file without records."""
-    output = _Output(file, hashed=True)
-    frame_sink(compression, output.write).finish()
+    with Output(file, hashed=True) as output:
+        frame_sink(compression, output.write).finish()
+        output.finish()
     return Kept(file_bytes=output.n_bytes, sha256=output.sha256())
 
 
@@ -187,8 +174,10 @@ def _whole(path: str, storage: Storage) -> Kept | None:
     return kept
 
 
-def _copied(path: str, output: _Output, kept: Kept, ledger: Ledger, storage: Storage) -> Kept:
-    copy_bytes(path, output.write, storage)
+def _copied(path: str, file: Writable, kept: Kept, ledger: Ledger, storage: Storage, *, hashed: bool) -> Kept:
+    with Output(file, hashed=hashed) as output:
+        copy_bytes(path, output.write, storage)
+        output.finish()
     _count(ledger, kept.records, kept.framed_bytes)
     kept.file_bytes, kept.sha256 = output.n_bytes, output.sha256()
     return kept

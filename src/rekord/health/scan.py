@@ -25,6 +25,9 @@ _MOST_DIALECTS = 8
 _MOST_NEW_KEYS = 64
 """So often a dialect is widened by keys that it lacked; beyond that keys are taken to be data, not names."""
 
+_MOST_KEYS = 4096
+"""A dialect is not widened beyond so many keys: each of them costs something in every batch."""
+
 _IDLE_BYTES = 64 << 20
 
 _KIND_NOTES = {
@@ -34,6 +37,9 @@ _KIND_NOTES = {
     PayloadKind.PROTO: "H714",
     PayloadKind.OTHER: "H715",
 }
+
+OTHER_PAYLOADS = frozenset(_KIND_NOTES.values())
+"""The notes on files whose payloads are not looked into."""
 
 _ODDITIES: dict[int, tuple[str, Severity]] = {
     _core.ODD_SPLIT_LIST: ("H721", "warning"),
@@ -120,7 +126,9 @@ class _FileScan:
                         return
             except RekordError as failure:
                 self._damaged = True
-                explained, goes_on = self._reader.recover(failure)
+                # A sample is no reason to search a large file through to its end.
+                within = None if enough is None else enough[1]
+                explained, goes_on = self._reader.recover(failure, within=within)
                 yield Finding.from_error(explained)
         yield from self._given_out(self._speakers)
         yield from self._repeated.values()
@@ -179,6 +187,9 @@ class _FileScan:
                 self._speakers.insert(0, self._speakers.pop(place))
                 return
         own = dialect_of(_payload(stretch, index), sequence=self._sequence)
+        if own.keys > _MOST_KEYS:
+            yield self._too_many_keys(stretch, index, own.keys)
+            return
         merged = first.dialect.widened(*refusal) or self._merged(first.dialect, own)
         while merged is not None:
             # A wider dialect takes the place of the narrower one, whose rows go out first.
@@ -213,8 +224,10 @@ class _FileScan:
             return None
         if all(key in a for a, b in groups for key in b) or self._widened >= _MOST_NEW_KEYS:
             return None
-        self._widened += 1
         context, steps = ({**a, **b} for a, b in groups)
+        if len(context) + len(steps) > _MOST_KEYS:
+            return None
+        self._widened += 1
         single = first.single | (own.single - first.context.keys() - (first.steps or {}).keys())
         return Dialect(context, steps if first.steps is not None else None, single)
 
@@ -247,6 +260,20 @@ class _FileScan:
             path=self._reader.path, record=stretch.first_record + index, offset=stretch.offset(index)
         )
         return Finding.from_error(failure)
+
+    def _too_many_keys(self, stretch: Stretch, index: int, keys: int) -> Finding:
+        """A record that would take more memory as columns than it is worth."""
+        return Finding.of(
+            "H727",
+            "warning",
+            path=self._reader.path,
+            record=stretch.first_record + index,
+            offset=stretch.offset(index),
+            expected=f"at most {_MOST_KEYS:,} keys",
+            found=f"{keys:,} keys",
+            likely="the keys hold data, such as a file's name or a word, instead of naming columns",
+            do="write such data as values: one key for the names, one for what belongs to them",
+        )
 
     def _mixed(self, stretch: Stretch, index: int) -> Finding:
         """A record that fits no dialect, not even its own."""

@@ -166,7 +166,7 @@ def text_for_numbers(
             f"bytes_list: {some(names)}" if names else f"bytes_list of {count(stored.values, 'value')}",
             f"{count(len(names), 'different text')}" if stored.texts is not None else None,
         ],
-        ruled_out=["not numbers written as text: some values are none"],
+        ruled_out=["not numbers written as text: some values are no numbers"],
         likely="the label was written by its name, not by its number" if means_label(key) else None,
         do=f"write the number of the class to {named(key)}, or read tf.string and look the number up",
         tensorflow_error=tensorflow_error,

@@ -16,7 +16,7 @@ def number(value: Any) -> str:
         return f"{value:,}" if abs(value) < 10**12 else f"{value:.4g}"
     if not math.isfinite(value):
         return str(value)
-    if value == 0 or 1e-4 <= abs(value) < 1e6:
+    if value == 0 or 1e-4 <= abs(value) < 1e12:
         return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     return f"{value:.3g}"
 

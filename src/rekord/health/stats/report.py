@@ -102,7 +102,8 @@ class FeatureStats:
             return _declared_classes(self.declared, distinct)
         named = self.key.rpartition("/")[2].lower() in _CLASS_NAMES and distinct.unique <= MOST_CLASSES
         # A schema that calls a key something else than a Label knows better.
-        few = self.is_single and distinct.unique <= _FEW_CLASSES and self.declared_kind is None
+        # One value that all records share is a constant, not a class.
+        few = self.is_single and 2 <= distinct.unique <= _FEW_CLASSES and self.declared_kind is None
         if not (named or few) or 2 * distinct.unique > distinct.total or self.is_pictures:
             return None
         if self.kind == "int64":

@@ -159,7 +159,8 @@ class DistinctCount:
         places = (hashes >> np.uint64(rest_bits)).astype(np.int64)
         rest = hashes & np.uint64((1 << rest_bits) - 1)
         # Few hashes raise their register once some thousands have been seen; only those are worth more work.
-        rare = rest < np.uint64(1) << (np.uint64(rest_bits) - self._registers[places].astype(np.uint64))
+        limits = np.uint64(1) << (np.uint64(rest_bits) - self._registers.astype(np.uint64))
+        rare = rest < limits[places]
         places, rest = places[rare], rest[rare]
         if not len(places):
             return

@@ -1,0 +1,70 @@
+"""TensorFlow feeding training loops from record files with tf.data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from peers.serve import Job, Task, serve
+from peers.tensorflow_peer import counts, parsed, tf, total_of
+
+
+def numpy(job: Job) -> Task:
+    """Batches of NumPy arrays, strings as objects of Python."""
+    dataset = parsed(job.workload, job.options["way"])
+    # Of a ragged column the rows would have to be counted.
+    dense = next(column.name for column in job.workload.columns if None not in column.shape)
+    digest = {name: total_of(value) for name, value in next(iter(dataset)).items()}
+    return Task(lambda: counts(dataset.as_numpy_iterator(), lambda batch: len(batch[dense])), digest=digest)
+
+
+def parse(job: Job) -> Task:
+    """Batches of tensors."""
+    options = job.options
+    dataset = parsed(job.workload, options["way"], options.get("columns"))
+    return consumed(dataset, job.workload.columns[0].name, graph=options["graph"])
+
+
+def consumed(dataset: Any, first: str, *, graph: bool) -> Task:
+    """A dataset taken batch by batch in Python, or to its end by one graph that only counts."""
+    digest = {name: total_of(value) for name, value in next(iter(dataset)).items()}
+    if not graph:
+        return Task(lambda: counts(dataset, lambda batch: batch[first].shape[0]), digest=digest)
+
+    def add(count: Any, batch: Any) -> Any:
+        return count + tf.shape(batch[first], tf.int64)[0]
+
+    def once() -> Iterator[int]:
+        yield int(dataset.reduce(tf.constant(0, tf.int64), add))
+
+    return Task(once, digest=digest)
+
+
+def pictures(job: Job) -> Task:
+    """JPEGs decoded and resized, one by one, with as many calls at a time as there are threads."""
+    options = job.options
+    side, threads = options["side"], options["threads"]
+    spec = {
+        "image": tf.io.FixedLenFeature((), tf.string),
+        "label": tf.io.FixedLenFeature((), tf.int64),
+    }
+
+    def decode(payload: Any) -> Any:
+        row = tf.io.parse_single_example(payload, spec)
+        image = tf.io.decode_jpeg(row["image"], channels=3)
+        image = tf.image.resize(image, (side, side), antialias=options["antialias"])
+        return {"image": image, "label": row["label"]}
+
+    dataset = tf.data.TFRecordDataset(job.workload.shards()).map(decode, num_parallel_calls=threads)
+    dataset = dataset.batch(options["batch"]).prefetch(2)
+    pool = tf.data.Options()
+    pool.threading.private_threadpool_size = threads
+    pool.threading.max_intra_op_parallelism = 1
+    dataset = dataset.with_options(pool)
+    batch = next(iter(dataset))
+    digest = {"label": total_of(batch["label"]), "values": float(tf.size(batch["image"]))}
+    return Task(lambda: counts(dataset, lambda batch: batch["label"].shape[0]), digest=digest)
+
+
+if __name__ == "__main__":
+    serve({"numpy": numpy, "parse": parse, "pictures": pictures}, tf.__version__)

@@ -1,0 +1,81 @@
+"""The new file of a salvage, written and hashed by a thread of its own while the next records are read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rekord.storage.files import Writable
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+WRITE_BYTES = 4 << 20
+"""So much is written at once; a file of less is written without a thread."""
+
+_WAITING = 3  # such pieces, at the most
+
+
+class Output:
+    """Takes bytes in any pieces. Use it in a `with` block and `finish` it; the file itself is left open.
+
+    What goes wrong with writing is raised by a later `write`, or by `finish`. After that nothing more is written.
+    """
+
+    def __init__(self, file: Writable, *, hashed: bool) -> None:
+        self._file = file
+        self._digest = hashlib.sha256() if hashed else None
+        self._gathered = bytearray()
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: deque[Future[None]] = deque()
+        self._stopped = False
+        self.n_bytes = 0
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Whoever closes the file next must not do so under the hands of the thread.
+        self._stopped = True
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def write(self, data: Buffer) -> None:
+        """Take some bytes, which may be used again after that."""
+        self._gathered += memoryview(data)
+        if len(self._gathered) < WRITE_BYTES:
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="rekord-salvage")
+        self._waiting.append(self._pool.submit(self._put, self._gathered))
+        self._gathered = bytearray()
+        if len(self._waiting) > _WAITING:
+            self._waiting.popleft().result()
+
+    def finish(self) -> None:
+        """Return when everything is written."""
+        while self._waiting:
+            self._waiting.popleft().result()
+        if self._gathered:
+            self._put(self._gathered)
+            self._gathered = bytearray()
+
+    def sha256(self) -> str:
+        """The digest of what was written; nothing where that was not asked for."""
+        return "" if self._digest is None else self._digest.hexdigest()
+
+    def _put(self, data: bytearray) -> None:
+        if self._stopped:
+            return
+        try:
+            self.n_bytes += self._file.write(data)
+        except BaseException:
+            self._stopped = True
+            raise
+        if self._digest is not None:
+            self._digest.update(data)

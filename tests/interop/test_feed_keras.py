@@ -1,0 +1,243 @@
+"""`to_keras`: what Keras's `fit` takes, and training that learns, and goes on where it was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import rekord as rk
+
+ROWS = 203
+SCHEMA = rk.Schema(
+    {
+        "point": rk.Float32((2,)),
+        "extra": rk.Float32(),
+        "label": rk.Label(["below", "above"]),
+        "weight": rk.Float32(),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Points above and below a line, one in four above."""
+    rng = np.random.default_rng(7)
+    label = (np.arange(ROWS) % 4 == 0).astype(np.int64)
+    point = rng.normal(size=(ROWS, 2)).astype(np.float32)
+    point[:, 0] += np.where(label, 3, -3)
+    columns = {
+        "point": point,
+        "extra": np.arange(ROWS, dtype=np.float32),
+        "label": label,
+        "weight": np.arange(ROWS, dtype=np.float32) / ROWS,
+    }
+    out = tmp_path_factory.mktemp("data") / "set"
+    rk.write(columns, out, schema=SCHEMA, shards=3, progress=False)
+    return out
+
+
+@pytest.fixture(scope="module")
+def split(folder: Path) -> Any:
+    return rk.open(folder)["train"]
+
+
+def model() -> Any:
+    keras.utils.set_random_seed(1)
+    net = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    net.compile(keras.optimizers.SGD(0.3), loss, metrics=["accuracy"])
+    return net
+
+
+@pytest.mark.parametrize("mode", ["native", "ops"])
+def test_fit_learns_over_several_epochs(split: Any, mode: Any) -> None:
+    net = model()
+    dataset = split.to_keras(32, x="point", shuffle=True, mode=mode)
+    assert int(dataset.cardinality()) == 7
+    history = net.fit(dataset, epochs=4, verbose=0, shuffle=False).history
+    assert history["accuracy"][-1] > 0.95
+    assert int(net.optimizer.iterations) == 28
+    assert net.evaluate(split.to_keras(50, x="point"), verbose=0)[1] > 0.95
+
+
+def test_every_epoch_of_fit_has_another_order(split: Any) -> None:
+    seen: list[list[float]] = []
+
+    class Watch(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, inputs: Any) -> Any:
+            tf.py_function(lambda values: seen.append(values.numpy().tolist()), [inputs["extra"]], [])
+            return inputs["point"]
+
+    net = keras.Sequential([Watch(), keras.layers.Dense(2)])
+    net.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=True)
+    net.fit(
+        split.to_keras(50, x=["point", "extra"], shuffle=True, seed=3), epochs=2, verbose=0, shuffle=False
+    )
+    epochs = [
+        [batch["extra"].tolist() for batch in split.batches(50, shuffle=True, seed=3, epoch=epoch)]
+        for epoch in (0, 1)
+    ]
+    # Keras looks at the first batch before it trains; that uses no epoch up.
+    assert [one for one in seen if one][-10:] == epochs[0] + epochs[1]
+
+
+def test_the_only_label_is_y_and_all_else_is_x(split: Any) -> None:
+    spec = split.to_keras(4, remainder="drop").element_spec
+    assert list(spec[0]) == ["extra", "point", "weight"] or list(spec[0]) == ["point", "extra", "weight"]
+    assert spec[1] == tf.TensorSpec([4], tf.int64)
+    one = split.to_keras(4, x="point", sample_weight="weight").element_spec
+    assert [part.shape.rank for part in one] == [2, 1, 1]
+    assert "weight" not in split.to_keras(4, sample_weight="weight").element_spec[0]
+    several = split.to_keras(4, x=["point"], y=["label", "extra"]).element_spec
+    assert [sorted(part) for part in several] == [["point"], ["extra", "label"]]
+    assert len(split.to_keras(4, x="point", y=[]).element_spec) == 1
+
+
+def test_weights_are_those_of_classes_and_samples(split: Any) -> None:
+    balanced = split.class_weights(by="label")
+    assert balanced[1] == pytest.approx(ROWS / (2 * 51))
+    for asked, of_class in (
+        ("balanced", balanced),
+        ({"above": 3.0}, {0: 1.0, 1: 3.0}),
+        ({1: 2}, {0: 1.0, 1: 2.0}),
+    ):
+        dataset = split.to_keras(50, x="point", class_weight=asked, sample_weight="weight")
+        for (_, label, weight), batch in zip(dataset, split.batches(50), strict=True):
+            own = np.array([of_class[int(one)] for one in batch["label"]], np.float32)
+            np.testing.assert_array_equal(weight.numpy(), own * batch["weight"])
+            np.testing.assert_array_equal(label.numpy(), batch["label"])
+    alone = next(iter(split.to_keras(50, x="point", class_weight="balanced")))[2]
+    assert set(alone.numpy()) == {np.float32(weight) for weight in balanced.values()}
+    net = model()
+    net.fit(
+        split.to_keras(32, x="point", class_weight="balanced", shuffle=True),
+        epochs=3,
+        verbose=0,
+        shuffle=False,
+    )
+    assert net.evaluate(split.to_keras(50, x="point"), verbose=0)[1] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"y": "lable"}, "S116"),
+        ({"x": "points"}, "S116"),
+        ({"x": 3}, "U605"),
+        ({"y": "extra", "class_weight": "balanced"}, "U660"),
+        ({"y": [], "class_weight": "balanced"}, "U660"),
+        ({"class_weight": "even"}, "U660"),
+        ({"class_weight": {"sideways": 1.0}}, "U660"),
+        ({"class_weight": {2: 1.0}}, "U660"),
+        ({"class_weight": {0: -1.0}}, "U660"),
+        ({"class_weight": {0: float("nan")}}, "U660"),
+    ],
+)
+def test_parts_that_cannot_be_told_are_refused(split: Any, asked: dict[str, Any], code: str) -> None:
+    with pytest.raises(rk.RekordError) as caught:
+        split.to_keras(4, **asked)
+    assert caught.value.code == code
+
+
+def test_without_one_label_y_must_be_named(tmp_path: Path) -> None:
+    for name, schema in (
+        ("none", rk.Schema({"a": rk.Int64(), "b": rk.Int64()})),
+        ("two", rk.Schema({"a": rk.Label(2), "b": rk.Label(2)})),
+        ("alone", rk.Schema({"a": rk.Label(2)})),
+    ):
+        path = tmp_path / f"{name}.tfrecord"
+        with rk.Writer(path, schema) as writer:
+            writer.write(dict.fromkeys(schema, 1))
+        with pytest.raises(rk.UsageError) as caught:
+            rk.open(path, schema).to_keras(4)
+        assert caught.value.code == "U660"
+
+
+TRAINING = """
+import json, os, signal, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import keras, numpy as np
+import rekord as rk
+
+folder, kept, until = sys.argv[1], sys.argv[2], int(sys.argv[3])
+keras.utils.set_random_seed(1)
+net = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+net.compile(keras.optimizers.SGD(0.3), loss)
+state, done = None, 0
+if os.path.exists(kept + ".json"):
+    saved = json.load(open(kept + ".json"))
+    state, done = saved["state"], saved["done"]
+    net.set_weights([np.array(part, np.float32) for part in saved["weights"]])
+split = rk.open(folder)["train"]
+
+class Keep(keras.callbacks.Callback):
+    def __init__(self, dataset, done):
+        super().__init__()
+        self.dataset, self.done, self.seen = dataset, done, 0
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen += 1
+        weights = [part.astype(float).tolist() for part in net.get_weights()]
+        done = self.done + self.seen
+        saved = {"state": self.dataset.state_after(self.seen), "done": done, "weights": weights}
+        with open(kept + ".tmp", "w") as file:
+            json.dump(saved, file)
+        os.replace(kept + ".tmp", kept + ".json")
+        if done == until:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def fit(begin, end, **where):
+    global done
+    dataset = split.to_keras(32, x="point", shuffle=True, seed=5, **where)
+    keep = Keep(dataset, done)
+    net.fit(dataset, initial_epoch=begin, epochs=end, verbose=0, shuffle=False, callbacks=[keep])
+    done += keep.seen
+
+epoch = 0
+if state is not None:
+    fit(state["epoch"], state["epoch"] + 1, state=state)  # the rest of that epoch
+    epoch = state["epoch"] + 1
+fit(epoch, 3, epoch=epoch)
+"""
+
+
+def train(folder: Path, kept: Path, until: int) -> int:
+    command = [sys.executable, "-W", "error::UserWarning", "-c", TRAINING, str(folder), str(kept), str(until)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode
+
+
+def test_killed_and_resumed_training_reaches_the_same_weights(folder: Path, tmp_path: Path) -> None:
+    assert train(folder, tmp_path / "whole", -1) == 0
+    kept = tmp_path / "killed"
+    assert train(folder, kept, 10) == -signal.SIGKILL  # in the middle of the second epoch
+    assert json.loads(Path(f"{kept}.json").read_text())["done"] == 10
+    assert train(folder, kept, -1) == 0
+    whole, resumed = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("whole", "killed"))
+    assert resumed["done"] == whole["done"] == 21
+    assert resumed["weights"] == whole["weights"]
+    assert resumed["state"] == whole["state"]
+    assert os.path.getsize(f"{kept}.json") < 4096
+
+
+def test_the_rest_of_an_epoch_is_not_taken_for_the_length_of_all(split: Any) -> None:
+    """Keras would cut later epochs to the length of the first."""
+    whole = split.to_keras(32, x="point", shuffle=True)
+    rest = split.to_keras(32, x="point", shuffle=True, state=whole.state_after(10))
+    assert int(rest.cardinality()) == 4
+    assert len(list(rest)) == 4
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        list(rest)
+    assert "UsageError U650: epoch 1 was gone on with, and is over" in caught.value.message
+    assert int(split.to_keras(32, x="point", shuffle=True, state=whole.state_after(14)).cardinality()) == 7
