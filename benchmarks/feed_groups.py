@@ -171,9 +171,9 @@ def random(settings: Settings, versions: Versions) -> Iterator[Table]:
         rows=with_floor(rows, "rekord", 5.0, against=fastest),
         against="ArrayRecord",
         note=f"2,000 of {workload.records:,} records at a time: `split[[…]]`, which verifies and decodes all 40 "
-        "columns, against `__getitems__` of an ArrayRecordDataSource, which gives payloads. Its files are written with "
-        "the options that their labels name: TensorFlow Datasets writes group_size:1, which compresses. The floor is "
-        "against the faster of the two.",
+        "columns, against `__getitems__` of an ArrayRecordDataSource, which gives payloads. Its files are written "
+        "with the options that their labels name: TensorFlow Datasets writes group_size:1, which compresses. The "
+        "floor is against the faster of the two.",
     )
 
 
@@ -202,8 +202,9 @@ def pictures(settings: Settings, versions: Versions) -> Iterator[Table]:
         unit="pictures/s",
         rows=rows,
         note=f"{workload.records:,} JPEGs, batches of {_PICTURES['batch']}: `batches(…, decode=True, resize=(224, "
-        "224))`, whose resize is antialiased, against parse_single_example, decode_jpeg and tf.image.resize (bilinear, "
-        "which is not unless asked) in a map of so many calls at a time. rekord gives uint8, TensorFlow float32.",
+        "224))`, whose resize is antialiased, against parse_single_example, decode_jpeg and tf.image.resize "
+        "(bilinear, which is not unless asked) in a map of so many calls at a time. rekord gives uint8, TensorFlow "
+        "float32.",
     )
 
 

@@ -19,8 +19,13 @@ def decode(job: Job) -> Task:
     """Batches of tensors, strings as lists of bytes; `workers` share each file by its index."""
     workload = job.workload
     description = {column.name: _NAMES[column.kind] for column in workload.columns}
-    shards = [TFRecordDataset(shard, workload.index(shard), description) for shard in workload.shards()]
-    loader = DataLoader(ChainDataset(shards), batch_size=BATCH, num_workers=job.options["workers"])
+    workers = job.options["workers"]
+    # Without workers to share a file, an index would only make it begin at a random record.
+    shards = [
+        TFRecordDataset(shard, workload.index(shard) if workers else None, description)
+        for shard in workload.shards()
+    ]
+    loader = DataLoader(ChainDataset(shards), batch_size=BATCH, num_workers=workers)
     first = workload.columns[0].name
 
     def once() -> Iterator[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -430,11 +431,10 @@ def test_an_error_says_file_and_record_after_the_batches_before_it(tmp_path: Pat
     data = bytearray(path.read_bytes())
     data[-8] ^= 1  # in the payload of the last record
     path.write_bytes(bytes(data))
-    seen = 0
+    batches = iter(rk.open(path, SCHEMA).to_tensorflow(2))
+    assert [len(next(batches)["text"]) for _ in range(4)] == [2, 2, 2, 2]
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-        for _ in rk.open(path, SCHEMA).to_tensorflow(2):
-            seen += 1
-    assert seen == 4
+        next(batches)
     assert "FrameError F102: payload checksum does not match" in caught.value.message
     assert "bad.tfrecord, record 8, byte" in caught.value.message
 
@@ -479,7 +479,7 @@ def test_ops_ranks_share_files_or_records_without_overlap(split: Any, world: int
     asked: dict[str, Any] = {"mode": "ops", "columns": ["unsigned"], "world": world, "shuffle": shuffle}
     ranks = [split.to_tensorflow(2, rank=rank, **asked) for rank in range(world)]
     given = [numbers(rank) for rank in ranks]
-    assert sorted(sum(given, [])) == list(range(ROWS))
+    assert sorted(number for rank in given for number in rank) == list(range(ROWS))
     assert [int(rank.cardinality()) for rank in ranks] == [-(-len(one) // 2) for one in given]
     dropped = [
         len(list(split.to_tensorflow(2, rank=rank, remainder="drop", **asked))) for rank in range(world)
@@ -560,6 +560,20 @@ def test_without_tensorflow_the_extra_is_named(folder: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == "U602 pip install 'rekord[tensorflow]'\n" * 2
+
+
+def test_the_examples_of_the_page_run(split: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "tensorflow.md"
+    examples = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(examples) >= 4
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    columns = {"point": rng.random((64, 2)).astype(np.float32), "label": np.arange(64) % 2}
+    schema = rk.Schema({"point": rk.Float32((2,)), "label": rk.Label(["no", "yes"])})
+    rk.write(columns, "data", schema=schema, shards=2, progress=False)
+    names: dict[str, Any] = {"rk": rk, "tf": tf, "train_step": lambda batch: None}
+    for example in examples:
+        exec(example, names)
 
 
 def test_strings_and_columns_are_what_was_compared(split: Any) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from rekord import _core
+from rekord.dataset.fetched import FetchedShard, fetch
 from rekord.dataset.inflated import Blocks, InflatedShard
 from rekord.dataset.manifest import MANIFEST
 from rekord.dataset.order import Ids
@@ -32,6 +33,7 @@ from rekord.dataset.shard_index import (
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage.files import read_error
+from rekord.storage.remote import is_remote
 
 MOST_OPEN = 1024
 """So many shards are open at a time. A mapped one holds no file descriptor, only a range of addresses."""
@@ -148,17 +150,7 @@ class Shards:
         used, which = np.unique(shards, return_inverse=True)
         with self._lock:
             opened = {int(shard): self._opened(int(shard), len(used)) for shard in used}
-        numbers = records
-        files = []
-        for i, one in enumerate(opened.values()):
-            if isinstance(one, InflatedShard):
-                asked = which == i
-                file, places = one.cut(records[asked])
-                numbers = numbers.copy() if numbers is records else numbers
-                numbers[asked] = places
-                files.append(file)
-            else:
-                files.append(one.indexed())
+        files, numbers = _pieces(list(opened.values()), which, records)
         gathered: Any = _core.gather(pool, files, which.astype(np.int64), numbers)
         if isinstance(gathered, int):
             one = opened[int(shards[gathered])]
@@ -179,12 +171,15 @@ class Shards:
 
     def _opened(self, shard: int, at_once: int) -> _Opened:
         path = self.paths[shard]
+        found = self._open.get(shard)
+        if isinstance(found, FetchedShard):  # asking again would be a request for every batch
+            self._open.move_to_end(shard)
+            return found
         stamp = stamp_of(path)
         # A file that changed must not be read where it was mapped, nor beside what was read of it before.
         before = self._stamps.setdefault(shard, stamp)
         if before != stamp:
             raise changed(path, before, stamp)
-        found = self._open.get(shard)
         if found is None:
             found = self._open[shard] = self._new(shard)
             while len(self._open) > max(MOST_OPEN, at_once):
@@ -199,7 +194,7 @@ class Shards:
         if expected is not None and len(index.offsets) != expected:
             raise self._miscounted(shard, expected, len(index.offsets))
         if index.compression == "none":
-            return _Mapped(path, index)
+            return FetchedShard(path, index) if is_remote(path) else _Mapped(path, index)
         if index.flush_points is None:
             raise only_from_the_front(path, index.compression)
         return InflatedShard(path, index, self._blocks)
@@ -241,7 +236,24 @@ class _Mapped:
         return self._bytes, offsets, offsets.dtype.itemsize
 
 
-_Opened: TypeAlias = "_Mapped | InflatedShard"
+_Opened: TypeAlias = "_Mapped | InflatedShard | FetchedShard"
+
+
+def _pieces(opened: Sequence[_Opened], which: Ids, records: Ids) -> tuple[list[Any], Ids]:
+    """What the core gathers from, for each shard, and the numbers of the records there."""
+    files: list[Any] = [one.indexed() if isinstance(one, _Mapped) else None for one in opened]
+    cut: list[tuple[int, tuple[Any, Ids]]] = []
+    remote = [i for i, one in enumerate(opened) if isinstance(one, FetchedShard)]
+    wanted = [(one, records[which == i]) for i, one in enumerate(opened) if isinstance(one, FetchedShard)]
+    cut += zip(remote, fetch(wanted), strict=True)
+    cut += [
+        (i, one.cut(records[which == i])) for i, one in enumerate(opened) if isinstance(one, InflatedShard)
+    ]
+    numbers = records.copy() if cut else records
+    for i, (file, places) in cut:
+        files[i] = file
+        numbers[which == i] = places
+    return files, numbers
 
 
 def only_from_the_front(path: str, compression: str) -> RekordError:

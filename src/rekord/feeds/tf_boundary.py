@@ -1,8 +1,8 @@
 """Batches across the border from Python to TensorFlow: few tensors for many columns.
 
 Each tensor that crosses costs microseconds under the interpreter's lock, and each Python string about as much as
-parsing it. So short columns of one dtype go over end to end in one array, and strings as one blob, to be taken apart in
-the graph, where other threads can do it.
+parsing it. So short columns of one dtype go over end to end in one array, and strings as one blob, to be taken
+apart in the graph, where other threads can do it.
 """
 
 from __future__ import annotations
@@ -157,17 +157,14 @@ def _strings(columns: list[Any]) -> tuple[bytes | None, list[Array], list[list[A
     size = 0
     for column in columns:
         if isinstance(column, Strings):
-            own, bytes_of = column.packed()
-            data.append(bytes_of)
-            length = len(bytes_of)
+            own, joined = column.packed()
         else:
             texts = _listed(column)
             own = np.concatenate([[0], np.cumsum([len(text) for text in texts], dtype=np.int64)])
-            bytes_of = b"".join(texts)
-            data.append(bytes_of)
-            length = len(bytes_of)
+            joined = np.frombuffer(b"".join(texts), np.uint8)
+        data.append(joined)
         ends.append(own + size)
-        size += length
+        size += len(joined)
     return b"".join(data), ends, []
 
 
@@ -183,7 +180,7 @@ def _listed(column: Any) -> list[bytes]:
     if isinstance(column, Strings):
         values = column.to_numpy().reshape(-1).tolist() if column.row_shape else column.tolist()
         if not column.text and column.valid is None:
-            return values  # type: ignore[no-any-return]
+            return values
     else:
         values = np.asarray(column, object).reshape(-1).tolist()
     return [_as_bytes(value) for value in values]

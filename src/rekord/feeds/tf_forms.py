@@ -47,7 +47,7 @@ class Form(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """Numbers of one shape, or byte strings where `dtype` is None; a dimension of None differs from batch to batch."""
+    """Numbers of one shape, or byte strings where `dtype` is None; a size of None differs from batch to batch."""
 
     dtype: np.dtype[Any] | None
     shape: Shape = ()
@@ -66,7 +66,7 @@ class Dense:
         sizes = [] if None not in self.shape else [np.array(column.shape[1:], np.int64)]
         if self.dtype is None:
             return [column, *sizes]
-        self._check(column)
+        self._check(column, self.dtype)
         return [np.ascontiguousarray(column, self.dtype).reshape(-1), *sizes]
 
     def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
@@ -77,15 +77,15 @@ class Dense:
             return whole
         return tf.reshape(flat, [rows, *self.shape])
 
-    def _check(self, column: Array) -> None:
+    def _check(self, column: Array, dtype: np.dtype[Any]) -> None:
         """Only a function can make another dtype or shape than before; the graph was told the first."""
         sizes = zip(column.shape[1:], self.shape, strict=False)
         same = column.ndim == len(self.shape) + 1 and all(own in (size, None) for size, own in sizes)
-        if not same or not np.can_cast(column.dtype, self.dtype, "equiv"):
+        if not same or not np.can_cast(column.dtype, dtype, "equiv"):
             raise error(
                 "U659",
                 "the function for `map` gives a column in another form than it first did",
-                expected=f"{self.dtype} of shape {('rows', *self.shape)}"[:60],
+                expected=f"{dtype} of shape {('rows', *self.shape)}"[:60],
                 found=f"{column.dtype} of shape {column.shape}"[:60],
                 do="let the function give one dtype, and one shape, or rk.Ragged for rows of different lengths",
             )

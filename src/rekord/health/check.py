@@ -123,6 +123,8 @@ def _rules(place: Place, schema: Schema | None, stack: ExitStack) -> list[Rule]:
     rules.append(same)
     if place.listing is not None:
         rules.append(ClassCounts(place.listing))
+    if place.label_map is not None:
+        rules.append(place.label_map)
     return rules
 
 

@@ -10,6 +10,7 @@ from rekord.dataset.names import split_of as split_by_name
 from rekord.dataset.read import PathLike, record_files
 from rekord.errors import RekordError
 from rekord.health.finding import Finding
+from rekord.health.rules.label_map import LabelMapRule, find_label_map, label_map_rule
 from rekord.health.rules.listed import Listing, read_listing
 from rekord.schema import Schema
 from rekord.schema.tfds import TfdsFolder, read_tfds_folder
@@ -28,6 +29,7 @@ class Place:
     files_were_named: bool = False
     listing: Listing | None = None
     tfds: TfdsFolder | None = None
+    label_map: LabelMapRule | None = None
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -80,4 +82,11 @@ def look_at(path: PathLike | Sequence[PathLike]) -> Place:
             if failure.code == "X537":
                 finding.severity = "note"  # sound, but of a feature that no schema of ours declares
             findings.append(finding)
-    return Place(paths, folder, listing=listing, tfds=tfds, findings=findings)
+    label_map = None
+    if (named := find_label_map(folder)) is not None:
+        rule = label_map_rule(named)
+        if isinstance(rule, Finding):
+            findings.append(rule)
+        else:
+            label_map = rule
+    return Place(paths, folder, listing=listing, tfds=tfds, label_map=label_map, findings=findings)
