@@ -20,6 +20,7 @@ from rekord.cli.help import Command, Group
 from rekord.cli.index import index
 from rekord.cli.infer import infer
 from rekord.cli.render import clean, cut, failure_lines
+from rekord.cli.reader import reader
 from rekord.cli.salvage import salvage
 from rekord.cli.show import show
 from rekord.cli.stats import stats
@@ -57,7 +58,7 @@ def root(
         raise typer.Exit(WRONG_USAGE)
 
 
-for verb in (write, check, doctor, salvage, stats, diff, show, infer, index, demo):
+for verb in (write, check, doctor, salvage, stats, diff, show, infer, index, reader, demo):
     app.command(cls=Command)(verb)
 # A message that was pasted without quotes may have words that look like options.
 app.command(cls=Command, context_settings={"ignore_unknown_options": True})(explain)

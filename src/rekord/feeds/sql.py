@@ -33,6 +33,8 @@ def split_sql(split: Split, query: str) -> pa.Table:
     with duckdb.connect(":memory:") as connection:
         # A name that is no table must not be looked for among the variables of whoever called.
         connection.execute("set python_enable_replacements = false")
+        # Records come from Python, as one stream: more threads would wait for each other and for its lock.
+        connection.execute("set threads = 1")
         try:
             statements = len(connection.extract_statements(query))
             if statements != 1:

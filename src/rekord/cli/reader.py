@@ -1,0 +1,40 @@
+"""`rekord reader`: reader code that matches a dataset."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from rekord.cli import out
+
+
+class Framework(str, Enum):
+    """Whom the code is for."""
+
+    TENSORFLOW = "tensorflow"
+    TORCH = "torch"
+    JAX = "jax"
+    DALI = "dali"
+    SPARK = "spark"
+
+
+def reader(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A record file, a folder or a pattern.")],
+    framework: Annotated[
+        Framework,
+        typer.Option("--for", metavar="tensorflow|torch|jax|dali|spark", help="What is to read the records."),
+    ],
+    schema: Annotated[
+        str | None,
+        typer.Option("--schema", metavar="FILE", help="A schema's JSON, where the dataset has none."),
+    ] = None,
+) -> int:
+    """Print Python code that reads a dataset: its files, keys, shapes, compression and classes."""
+    from rekord.dataset.dataset import open as open_dataset
+    from rekord.feeds.codegen import reader_code
+
+    for line in reader_code(open_dataset(path, schema=schema), path, framework.value).splitlines():
+        out.say(line)
+    return 0

@@ -1,0 +1,348 @@
+"""Reader code for a dataset: short programs that match its files, keys, shapes, compression and classes.
+
+Names and paths may be anything: they stand in the code as Python literals and nowhere else, not even in a comment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from rekord.dataset.dataset import Dataset
+from rekord.dataset.shard_index import compression_of
+from rekord.errors import RekordError, error
+from rekord.schema import Boxes, Feature, Image, Label, Mask, Schema, Tensor, Text
+from rekord.schema.dtypes import dtype_name
+from rekord.schema.spec import (
+    FixedLen,
+    FixedLenSequence,
+    SequenceSpec,
+    Spec,
+    SpecFeature,
+    VarLen,
+    record_keys,
+    spec_of_schema,
+    to_source,
+)
+
+FRAMEWORKS = ("tensorflow", "torch", "jax", "dali", "spark")
+
+_MOST_LISTED = 8
+_MOST_NAMES = 1000
+_NUMBERED = re.compile(r"\d{5}(?=-of-\d{5})")
+_TF_COMPRESSION = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
+_RAW = (
+    "uint8",
+    "uint16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "bool",
+)
+
+
+def reader_code(dataset: Dataset, path: str, framework: str) -> str:
+    """A program in Python that reads a dataset, `path` being what it was opened by."""
+    writers: dict[str, Callable[[Dataset, str], Iterable[str]]] = {
+        "tensorflow": _tensorflow,
+        "torch": lambda data, where: _with_rekord(data, where, "torch"),
+        "jax": lambda data, where: _with_rekord(data, where, "jax"),
+        "dali": _dali,
+        "spark": _spark,
+    }
+    if framework not in writers:
+        raise error(
+            "U605",
+            f"there is no reader for {framework!r:.60}",
+            expected="one of " + ", ".join(FRAMEWORKS),
+            found=repr(framework)[:60],
+            do="--for tensorflow",
+        )
+    return "\n".join(writers[framework](dataset, path)) + "\n"
+
+
+def _tensorflow(dataset: Dataset, path: str) -> Iterable[str]:
+    schema = dataset.schema
+    spec = spec_of_schema(schema)
+    compression = {name: _TF_COMPRESSION[kind] for name, kind in _compressions(dataset).items()}
+    yield "import tensorflow as tf"
+    yield ""
+    yield from _files(dataset)
+    yield f"COMPRESSION = {compression!r}"
+    yield from _classes(schema)
+    if isinstance(spec, SequenceSpec):
+        yield f"CONTEXT, STEPS = {to_source(spec)}"
+    else:
+        yield f"SPEC = {to_source(spec)}"
+    yield ""
+    yield ""
+    yield "def parse(records):"
+    if isinstance(spec, SequenceSpec):
+        yield "    context, steps, _ = tf.io.parse_sequence_example(records, CONTEXT, STEPS)"
+        yield "    return {**context, **steps}"
+    else:
+        yield "    batch = tf.io.parse_example(records, SPEC)"
+        yield from _finished(schema)
+        yield "    return batch"
+    yield ""
+    yield ""
+    yield "def read(split, batch_size=32):"
+    yield "    records = tf.data.TFRecordDataset(FILES[split], compression_type=COMPRESSION[split])"
+    yield "    # .shuffle(10_000) here, before .batch, mixes the records."
+    yield "    batches = records.batch(batch_size).map(parse, num_parallel_calls=tf.data.AUTOTUNE)"
+    yield "    return batches.prefetch(tf.data.AUTOTUNE)"
+    yield from _main(dataset, "read({})")
+
+
+def _finished(schema: Schema) -> Iterable[str]:
+    """What TensorFlow's parser leaves to be done: raw bytes that are tensors, the sides of boxes, pictures."""
+    for column, feature in schema.context.items():
+        key = _text(feature.key or column)
+        if isinstance(feature, Boxes):
+            sides = ", ".join(f"batch.pop({_text(one)})" for one in feature.record_keys(column))
+            yield "    # xmin, ymin, xmax, ymax of each box"
+            yield f"    batch[{_text(column)}] = tf.stack([{sides}], axis=-1)"
+        elif isinstance(feature, Tensor) and not feature.optional and dtype_name(feature.dtype) in _RAW:
+            name = dtype_name(feature.dtype)
+            yield f"    raw = tf.io.decode_raw(batch[{key}], tf.{name})"
+            shape = [-1 if size is None else size for size in (None, *feature.shape)]
+            if None not in feature.shape:
+                yield f"    batch[{key}] = tf.reshape(raw, {shape})"
+            else:
+                yield f"    batch[{key}] = raw  # flat: one dimension of {list(feature.shape)} varies"
+        elif isinstance(feature, (Image, Mask)) and not feature.optional:
+            channels = 1 if isinstance(feature, Mask) else feature.channels or 3
+            yield f"    # One picture: tf.io.decode_image(batch[{key}][i], channels={channels})"
+
+
+def _with_rekord(dataset: Dataset, path: str, framework: str) -> Iterable[str]:
+    schema = dataset.schema
+    yield "import rekord as rk"
+    yield ""
+    yield f"PATH = {_text(path)}"
+    yield from _classes(schema)
+    yield "COLUMNS = ["
+    for column, feature in schema.features.items():
+        yield f"    {_text(column)},  # {_comes_as(feature, in_step=column in schema.steps)}"
+    yield "]"
+    yield ""
+    yield ""
+    yield "def read(split, batch_size=32):"
+    yield "    data = rk.open(PATH)[split]"
+    if any(isinstance(feature, (Image, Mask)) for feature in schema.context.values()):
+        yield "    # decode=True, resize=(224, 224) gives pictures as arrays of one size."
+    yield "    # Across processes: rank=, world= and remainder=; state_dict() and load_state_dict() go on with it."
+    yield f"    return data.to_{framework}(batch_size, columns=COLUMNS, shuffle=True, seed=0)"
+    yield from _main(dataset, "read({})")
+
+
+def _dali(dataset: Dataset, path: str) -> Iterable[str]:
+    schema = dataset.schema
+    spec = spec_of_schema(schema)
+    if isinstance(spec, SequenceSpec):
+        raise _not_for("DALI", "Examples", "SequenceExamples", path)
+    if any(kind != "none" for kind in _compressions(dataset).values()):
+        raise _not_for("DALI", "files without compression", "compressed files", path)
+    keys = {
+        key: (feature, dtype)
+        for name, feature in spec.items()
+        for key, dtype in record_keys(name, feature).items()
+    }
+    yield "# Index files first, beside the data:  rekord index PATH --format dali"
+    yield "from nvidia.dali import fn, pipeline_def"
+    yield "from nvidia.dali import tfrecord as tfrec"
+    yield "from nvidia.dali.plugin.base_iterator import LastBatchPolicy"
+    yield ""
+    yield from _files(dataset)
+    yield from _classes(schema)
+    yield "FEATURES = {"
+    for key, (feature, dtype) in keys.items():
+        yield f"    {_text(key)}: {_dali_feature(feature, dtype)},"
+    yield "}"
+    yield ""
+    yield ""
+    yield "@pipeline_def"
+    yield "def reader(split):"
+    yield "    files = FILES[split]"
+    yield "    columns = fn.readers.tfrecord("
+    yield "        path=files,"
+    yield '        index_path=[f"{file}.idx" for file in files],'
+    yield "        features=FEATURES,"
+    yield "        random_shuffle=True,"
+    yield '        name="reader",'
+    yield "    )"
+    pictures = [
+        feature.key or column
+        for column, feature in schema.context.items()
+        if isinstance(feature, (Image, Mask)) and not feature.optional
+    ]
+    for key in pictures:
+        yield f"    columns[{_text(key)}] = fn.decoders.image(columns[{_text(key)}])"
+    yield "    return tuple(columns[key] for key in FEATURES)"
+    yield ""
+    yield ""
+    yield 'if __name__ == "__main__":'
+    yield f"    pipe = reader(split={_text(_first(dataset))}, batch_size=32, num_threads=2, device_id=None)"
+    yield "    pipe.build()"
+    yield "    print(dict(zip(FEATURES, pipe.run())))"
+
+
+def _dali_feature(feature: SpecFeature, dtype: str) -> str:
+    kind = f"tfrec.{dtype}"
+    empty = {"int64": "0", "float32": "0.0", "string": '""'}[dtype]
+    if isinstance(feature, FixedLen):
+        return f"tfrec.FixedLenFeature({list(feature.shape)}, {kind}, {empty})"
+    return f"tfrec.VarLenFeature({kind}, {empty})"
+
+
+def _spark(dataset: Dataset, path: str) -> Iterable[str]:
+    schema = dataset.schema
+    spec = spec_of_schema(schema)
+    context, steps = (spec.context, spec.steps) if isinstance(spec, SequenceSpec) else (spec, {})
+    fields = [*_spark_fields(schema.context, context, 0), *_spark_fields(schema.steps, steps, 1)]
+    names = ["ArrayType", "BinaryType", "FloatType", "LongType", "StringType", "StructField", "StructType"]
+    used = [name for name in names if name.startswith("Struct") or any(name in field for field in fields)]
+    yield "# Needs the package spark-tfrecord:"
+    yield "#   spark-submit --packages com.linkedin.sparktfrecord:spark-tfrecord_2.12:0.7.0 THIS_FILE"
+    yield "from pyspark.sql import SparkSession"
+    yield f"from pyspark.sql.types import {', '.join(used)}"
+    yield ""
+    yield from _files(dataset)
+    yield from _classes(schema)
+    yield "SCHEMA = StructType(["
+    for field in fields:
+        yield f"    {field},"
+    yield "])"
+    yield ""
+    yield ""
+    yield "def read(spark, split):"
+    yield '    reader = spark.read.format("tfrecord").schema(SCHEMA)'
+    kind = "SequenceExample" if isinstance(spec, SequenceSpec) else "Example"
+    if any(kind != "none" for kind in _compressions(dataset).values()):
+        yield "    # Hadoop tells compression by the ends of file names: .gz, or .deflate for zlib."
+    yield f'    return reader.option("recordType", "{kind}").load(FILES[split])'
+    yield ""
+    yield ""
+    yield 'if __name__ == "__main__":'
+    yield f"    read(SparkSession.builder.getOrCreate(), {_text(_first(dataset))}).show()"
+
+
+def _spark_fields(features: Mapping[str, Feature], spec: Spec, lists: int) -> list[str]:
+    texts = {
+        key
+        for column, feature in features.items()
+        if isinstance(feature, Text)
+        for key in feature.record_keys(column)
+    }
+    single = {
+        key
+        for column, feature in features.items()
+        if not feature.shape or isinstance(feature, Tensor)
+        for key in feature.record_keys(column)
+    }
+    out = []
+    for name, feature in spec.items():
+        for key, dtype in record_keys(name, feature).items():
+            kind = {"int64": "LongType()", "float32": "FloatType()"}.get(dtype, "BinaryType()")
+            kind = "StringType()" if key in texts else kind
+            scalar = isinstance(feature, (FixedLen, FixedLenSequence, VarLen)) and key in single
+            for _ in range(lists + (0 if scalar else 1)):
+                kind = f"ArrayType({kind})"
+            out.append(f"StructField({_text(key)}, {kind})")
+    return out
+
+
+def _files(dataset: Dataset) -> Iterable[str]:
+    yield "FILES = {"
+    for name, split in dataset.splits.items():
+        yield f"    {_text(name)}: {_listed(split.paths)},"
+    yield "}"
+
+
+def _listed(paths: tuple[str, ...]) -> str:
+    """The files one by one, or, where there are many, counted by the number in their names."""
+    count = len(paths)
+    found = list(_NUMBERED.finditer(paths[0])) if count > _MOST_LISTED else []
+    if found:
+        begin, end = found[-1].span()
+        before, after = paths[0][:begin], paths[0][end:]
+        if all(path == f"{before}{number:05d}{after}" for number, path in enumerate(paths)):
+            return f'[{_text(before)} + f"{{i:05d}}" + {_text(after)} for i in range({count})]'
+    inside = "".join(f"        {_text(path)},\n" for path in paths)
+    return f"[\n{inside}    ]"
+
+
+def _classes(schema: Schema) -> Iterable[str]:
+    named = {
+        column: list(feature.names)
+        for column, feature in schema.features.items()
+        if isinstance(feature, Label) and feature.names is not None and len(feature.names) <= _MOST_NAMES
+    }
+    if named:
+        yield "CLASSES = {"
+        for column, names in named.items():
+            yield f"    {_text(column)}: [{', '.join(map(_text, names))}],"
+        yield "}"
+
+
+def _comes_as(feature: Feature, *, in_step: bool) -> str:
+    """What a column of a batch is, in a few words: nothing of them comes from a file but numbers."""
+    kind = type(feature).__name__
+    if isinstance(feature, Label):
+        kind = f"ids of {feature.count:,} classes"
+    elif isinstance(feature, (Image, Mask)):
+        kind = f"encoded {kind.lower()}s"
+    elif feature.dtype is not None:
+        kind = dtype_name(feature.dtype)
+    shape = f" of shape {tuple(feature.shape)}" if feature.shape else ""
+    return kind + shape + (", a step" if in_step else "") + (", optional" if feature.optional else "")
+
+
+def _main(dataset: Dataset, call: str) -> Iterable[str]:
+    yield ""
+    yield ""
+    yield 'if __name__ == "__main__":'
+    yield f"    for batch in {call.format(_text(_first(dataset)))}:"
+    yield "        print(batch)"
+    yield "        break"
+
+
+def _first(dataset: Dataset) -> str:
+    names = list(dataset.splits)
+    return "train" if "train" in names else names[0]
+
+
+def _compressions(dataset: Dataset) -> dict[str, str]:
+    """Of each split, by its first file."""
+    return {
+        name: compression_of(split.paths[0]) if split.paths else "none"
+        for name, split in dataset.splits.items()
+    }
+
+
+def _text(value: Any) -> str:
+    """A text as Python writes it, in ASCII: what a terminal or an editor would act on is escaped."""
+    written = ascii(value)
+    # Double quotes, as most people's code has them, where that changes nothing else.
+    return (
+        f'"{written[1:-1]}"' if written[0] == "'" and '"' not in written and "\\'" not in written else written
+    )
+
+
+def _not_for(who: str, expected: str, found: str, path: str) -> RekordError:
+    from rekord.location import Location
+
+    return error(
+        "U605",
+        f"{who} cannot read this dataset",
+        location=Location(path=path),
+        expected=expected,
+        found=found,
+        do="rekord reader PATH --for torch",
+    )
