@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,14 @@ settings.load_profile("rekord")
 PutFile = Callable[..., Path]
 Place = tuple[str, int | None, int | None]
 """A code, a record and an offset."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Indexes of foreign files are kept below the tests' own folder, not in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REKORD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture

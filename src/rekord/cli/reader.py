@@ -26,15 +26,11 @@ def reader(
         Framework,
         typer.Option("--for", metavar="tensorflow|torch|jax|dali|spark", help="What is to read the records."),
     ],
-    schema: Annotated[
-        str | None,
-        typer.Option("--schema", metavar="FILE", help="A schema's JSON, where the dataset has none."),
-    ] = None,
 ) -> int:
     """Print Python code that reads a dataset: its files, keys, shapes, compression and classes."""
     from rekord.dataset.dataset import open as open_dataset
     from rekord.feeds.codegen import reader_code
 
-    for line in reader_code(open_dataset(path, schema=schema), path, framework.value).splitlines():
+    for line in reader_code(open_dataset(path), path, framework.value).splitlines():
         out.say(line)
     return 0

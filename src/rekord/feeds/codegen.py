@@ -12,6 +12,7 @@ from typing import Any
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.shard_index import compression_of
 from rekord.errors import RekordError, error
+from rekord.location import Location
 from rekord.schema import Boxes, Feature, Image, Label, Mask, Schema, Tensor, Text
 from rekord.schema.dtypes import dtype_name
 from rekord.schema.spec import (
@@ -157,7 +158,6 @@ def _dali(dataset: Dataset, path: str) -> Iterable[str]:
     yield "# Index files first, beside the data:  rekord index PATH --format dali"
     yield "from nvidia.dali import fn, pipeline_def"
     yield "from nvidia.dali import tfrecord as tfrec"
-    yield "from nvidia.dali.plugin.base_iterator import LastBatchPolicy"
     yield ""
     yield from _files(dataset)
     yield from _classes(schema)
@@ -336,8 +336,6 @@ def _text(value: Any) -> str:
 
 
 def _not_for(who: str, expected: str, found: str, path: str) -> RekordError:
-    from rekord.location import Location
-
     return error(
         "U605",
         f"{who} cannot read this dataset",
