@@ -20,7 +20,10 @@ from rekord.cli.main import run
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 ESCAPE = "\x1b"
-VERBS = ("write", "check", "doctor", "salvage", "stats", "diff", "show", "infer", "demo", "explain")
+VERBS = (
+    *("write", "check", "doctor", "salvage", "stats", "diff", "show", "infer", "index", "reader"),
+    *("demo", "explain"),
+)
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def index(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Write index files, which say where records begin."""
+    """Write down where records begin. With such an index any record can be read at once."""
     from rekord.verbs.index import index as write_index
 
     def say(target: str, records: int, wrote: bool) -> None:

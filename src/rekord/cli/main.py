@@ -19,8 +19,8 @@ from rekord.cli.explain import explain
 from rekord.cli.help import Command, Group
 from rekord.cli.index import index
 from rekord.cli.infer import infer
-from rekord.cli.render import clean, cut, failure_lines
 from rekord.cli.reader import reader
+from rekord.cli.render import clean, cut, failure_lines
 from rekord.cli.salvage import salvage
 from rekord.cli.show import show
 from rekord.cli.stats import stats

@@ -27,7 +27,7 @@ def reader(
         typer.Option("--for", metavar="tensorflow|torch|jax|dali|spark", help="What is to read the records."),
     ],
 ) -> int:
-    """Print Python code that reads a dataset: its files, keys, shapes, compression and classes."""
+    """Print code that reads a dataset. It names files, keys, shapes, compression and classes."""
     from rekord.dataset.dataset import open as open_dataset
     from rekord.feeds.codegen import reader_code
 

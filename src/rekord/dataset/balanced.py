@@ -17,6 +17,7 @@ from rekord import _core
 from rekord.dataset.by_class import ByClass, indexed_counts
 from rekord.dataset.drawn import WORD, Drawn, Quotas, checked_share, shared_out
 from rekord.dataset.order import Ids
+from rekord.dataset.selection import Selection, digest_of, numbers_at
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.schema import Label
@@ -134,7 +135,7 @@ class Repeated:
     Where the first point lies differs from epoch to epoch.
     """
 
-    ids: Ids | None
+    ids: Selection | None
     ends: npt.NDArray[np.float64]
     shuffled: bool
     seed: int
@@ -162,12 +163,16 @@ class Repeated:
         gap = float(self.ends[-1]) / self.size
         found = np.searchsorted(self.ends, (points + start) * gap, side="right")
         numbers = np.minimum(found, self.size - 1).astype(np.int64)
-        return numbers if self.ids is None else self.ids[numbers]
+        return numbers if self.ids is None else numbers_at(self.ids, numbers)
 
     def to_dict(self) -> dict[str, Any]:
         """The order, and what tells these factors from others."""
         order = "exact" if self.shuffled else "sequential"
         return {"kind": order, "seed": self.seed, **self.told}
+
+    def going_on(self, told: Mapping[str, Any]) -> Repeated:
+        """The same."""
+        return self
 
 
 def balanced_split(split: Split, by: str, target: Mapping[Any, Any] | Literal["present"] | None) -> Drawn:
@@ -315,7 +320,7 @@ def _first_lacking(by_class: ByClass) -> str:
 def _told(by_class: ByClass) -> dict[str, Any]:
     told: dict[str, Any] = {"balanced": by_class.by}
     if by_class.ids is not None:
-        told["selected"] = hashlib.sha256(np.ascontiguousarray(by_class.ids).tobytes()).hexdigest()[:16]
+        told["selected"] = digest_of(by_class.ids)
     classes = msgspec.json.encode([repr(one) for one in by_class.coded.classes])
     return {**told, "classes": hashlib.sha256(classes).hexdigest()[:16]}
 

@@ -11,7 +11,15 @@ from typing import Any, TypeAlias
 
 from rekord.codec.columns import Column
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.decoding import WORKERS, decode_inline, decode_threaded, end_workers, new_pool
+from rekord.dataset.decoding import (
+    WORKERS,
+    Begin,
+    decode_inline,
+    decode_threaded,
+    end_workers,
+    new_pool,
+    sensible,
+)
 from rekord.dataset.indexed import IndexedDecoder
 from rekord.dataset.order import Ids
 from rekord.dataset.recipes import Recipe
@@ -58,6 +66,18 @@ class Request:
         return Steps(self.recipe.size, self.batch_size, self.rank, self.world, self.remainder, consumed)
 
 
+def state_at(request: Request, epoch: int, consumed: int) -> State:
+    """The state at a place of what is asked for."""
+    return State(request.dataset(), request.split, request.recipe.to_dict(), epoch, consumed)
+
+
+def going_on(request: Request, state: State) -> Request:
+    """The same request for who goes on from a state; a UsageError where it is one of something else."""
+    request = replace(request, recipe=request.recipe.going_on(state.order))
+    state.check_fits(state_at(request, 0, 0))
+    return request
+
+
 class Batches(Iterator[Batch]):
     """Batches of a split, `{column: values}` each.
 
@@ -79,6 +99,11 @@ class Batches(Iterator[Batch]):
     def epoch(self) -> int:
         """The epoch that is being delivered, or was last."""
         return self._epoch
+
+    @property
+    def consumed(self) -> int:
+        """How many positions of the epoch are delivered, over all ranks."""
+        return self._consumed
 
     @property
     def padded(self) -> int:
@@ -124,8 +149,9 @@ class Batches(Iterator[Batch]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state; a UsageError where it is one of another dataset, split or order."""
         loaded = State.from_dict(state)
-        loaded.check_fits(self._state())
+        request = going_on(self._request, loaded)
         self.close()
+        self._request = request
         self._running, self._exhausted = None, False
         self._epoch = loaded.epoch
         self._consumed = self._begun_at = loaded.consumed
@@ -146,14 +172,7 @@ class Batches(Iterator[Batch]):
         )
 
     def _state(self) -> State:
-        request = self._request
-        return State(
-            dataset=request.dataset(),
-            split=request.split,
-            order=request.recipe.to_dict(),
-            epoch=self._epoch,
-            consumed=self._consumed,
-        )
+        return state_at(self._request, self._epoch, self._consumed)
 
     def _start(self) -> Iterator[tuple[Batch, int]]:
         if self._request.streams:
@@ -164,26 +183,25 @@ class Batches(Iterator[Batch]):
 def _streamed(request: Request, consumed: int) -> Iterator[tuple[Batch, int]]:
     """The batches of all files in order, from a record on, and how many records are delivered after each."""
     plan = request.plan()
-    paths, skip = _after(request.shards, consumed)
+    begin = _after(request.shards, consumed)
 
-    def finished(batch: Batch) -> tuple[Batch, int]:
-        rows = len(next(iter(batch.values()))) if batch else 0
+    def finished(batch: Batch, rows: int) -> tuple[Batch, int]:
         return (request.finish(batch) if request.finish else batch), rows
 
     if request.threads == 1 and request.prefetch == 0:
         made = decode_inline(
-            paths, plan, request.batch_size, after=finished, pictures=request.pictures, skip=skip
+            request.shards, plan, request.batch_size, after=finished, pictures=request.pictures, begin=begin
         )
     else:
         made = decode_threaded(
-            paths,
+            request.shards,
             plan,
             request.batch_size,
             after=finished,
             pictures=request.pictures,
             threads=request.threads,
             prefetch=request.prefetch,
-            skip=skip,
+            begin=begin,
         )
     try:
         for *ready, rows in made:
@@ -195,14 +213,14 @@ def _streamed(request: Request, consumed: int) -> Iterator[tuple[Batch, int]]:
         made.close()  # type: ignore[attr-defined]
 
 
-def _after(shards: Shards, consumed: int) -> tuple[tuple[str, ...], int]:
-    """The files from the one on that holds record number `consumed`, and its number there."""
+def _after(shards: Shards, consumed: int) -> Begin:
+    """The file that holds record number `consumed`, and its number there."""
     if not consumed or not shards.counted:
-        return shards.paths, consumed
+        return 0, consumed
     done = 0
     while done < len(shards.paths) and shards.starts[done + 1] <= consumed:
         done += 1
-    return shards.paths[done:], consumed - int(shards.starts[done])
+    return done, consumed - int(shards.starts[done])
 
 
 def _indexed(request: Request, epoch: int, consumed: int) -> Iterator[tuple[Batch, int]]:
@@ -228,11 +246,12 @@ def _indexed(request: Request, epoch: int, consumed: int) -> Iterator[tuple[Batc
             yield made(step), steps.consumed_after(step)
         return
     process = os.getpid()
-    threads = ThreadPoolExecutor(request.threads, thread_name_prefix=WORKERS)
+    count, ahead = sensible(request.threads, request.prefetch)
+    threads = ThreadPoolExecutor(count, thread_name_prefix=WORKERS)
     waiting: deque[tuple[int, Future[Batch]]] = deque()
     try:
         while True:
-            while len(waiting) < request.threads + request.prefetch:
+            while len(waiting) < ahead:
                 coming = next(own, None)
                 if coming is None:
                     break

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from rekord.codec.arrow import column_to_arrow
 from rekord.dataset.lazy_schema import LazySchema
 from rekord.dataset.order import Ids
+from rekord.dataset.selection import Selection, all_numbers, numbers_at
 from rekord.dataset.shard_index import shard_index
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
@@ -54,7 +55,7 @@ class Coded:
 class ByClass:
     """The records of some shards by class. What was not in the index goes along when this is pickled."""
 
-    def __init__(self, shards: Shards, schema: LazySchema, by: str, ids: Ids | None) -> None:
+    def __init__(self, shards: Shards, schema: LazySchema, by: str, ids: Selection | None) -> None:
         self.feature = _checked_feature(schema, by)
         self.by = by
         self.shards = shards
@@ -90,7 +91,7 @@ class ByClass:
             # Small numbers are sorted digit by digit, which takes no comparisons.
             small = codes.astype(np.uint16) if len(self.coded.classes) < 1 << 16 else codes
             places = np.argsort(small, kind="stable").astype(np.int64)
-            self._order = places if self.ids is None else self.ids[places]
+            self._order = places if self.ids is None else numbers_at(self.ids, places)
         return self._order
 
     def __getstate__(self) -> dict[str, Any]:
@@ -110,9 +111,9 @@ class ByClass:
                 return _coded(self._read(self.ids))
             found = _coded(iter(columns) if columns is not None else self._read(None))
             kept[self.by] = found
-        return found if self.ids is None else found.of(self.ids)
+        return found if self.ids is None else found.of(all_numbers(self.ids))
 
-    def _read(self, ids: Ids | None) -> Iterator[Any]:
+    def _read(self, ids: Selection | None) -> Iterator[Any]:
         split = Split("", self.shards, self._schema, ids=ids)
         for batch in split.batches(_READ_ROWS, columns=[self.by]):
             yield column_to_arrow(batch[self.by])

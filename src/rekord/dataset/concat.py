@@ -6,12 +6,10 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.drawn import Drawn
 from rekord.dataset.lazy_schema import LazySchema
-from rekord.dataset.order import Ids
+from rekord.dataset.selection import Selection, all_numbers, joined
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
@@ -79,15 +77,16 @@ def _joined_shards(parts: Sequence[Shards]) -> Shards:
     return Shards(paths, [count for part in parts for count in part.counts], told_by=parts[0]._told_by)
 
 
-def _joined_ids(parts: Sequence[Split]) -> Ids | None:
+def _joined_ids(parts: Sequence[Split]) -> Selection | None:
     """The numbers of the records in the joined numbering; None where they are all, in order."""
     if all(part._ids is None for part in parts):
         return None
-    ids, begin = [], 0
+    ids: list[Selection] = []
+    begin = 0
     for part in parts:
-        ids.append(part._all_ids() + begin)
+        ids.append(all_numbers(part._all_ids()) + begin)
         begin += len(part._shards)
-    return np.concatenate(ids)
+    return joined(ids)
 
 
 def _joined_block(parts: Sequence[Split]) -> int | None:

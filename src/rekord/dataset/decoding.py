@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Condition, Thread, current_thread
@@ -16,6 +16,7 @@ from rekord.codec.columns import Column
 from rekord.codec.decode import new_batch, row_error
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.read import explain, open_frames, open_slabs
+from rekord.dataset.shards import Shards
 from rekord.errors import RekordError
 from rekord.faults import frame_error
 from rekord.location import Location
@@ -25,6 +26,14 @@ Made = TypeVar("Made")
 Pictures: TypeAlias = "Callable[[dict[str, Column]], dict[str, Column]] | None"
 """What decodes the pictures of a batch. It may refuse a row, unlike what comes `after`."""
 
+Taken: TypeAlias = "tuple[dict[str, Column], int]"
+"""A batch, and how many rows it has: where no columns are asked for they do not say it."""
+
+After: TypeAlias = Callable[[dict[str, Column], int], Made]
+Begin: TypeAlias = "tuple[int, int]"
+"""The first shard that is read, and how many of its records are hopped over."""
+
+FRONT: Begin = (0, 0)
 WORKERS = "rekord-decode"
 """What the names of threads that decode begin with."""
 
@@ -61,9 +70,9 @@ class Job:
 class _Files:
     """The frames of many files, one after another."""
 
-    def __init__(self, paths: Sequence[str], pool: _core.Pool, *, reuse: bool, skip: int = 0) -> None:
-        self._paths = deque(paths)
-        self._skip = skip  # records, which are hopped over
+    def __init__(self, shards: Shards, pool: _core.Pool, *, reuse: bool, begin: Begin) -> None:
+        self._shards = shards
+        self._next, self._skip = begin
         self._pool = pool
         self._reuse = reuse
         self._reader: SlabReader | None = None
@@ -71,9 +80,11 @@ class _Files:
     def next(self, most_frames: int) -> Piece | None:
         while True:
             if self._reader is None:
-                if not self._paths:
+                if self._next >= len(self._shards.paths):
                     return None
-                self._reader = open_slabs(self._paths.popleft(), self._pool, reuse=self._reuse)
+                self._shards.check_unchanged(self._next)
+                self._reader = open_slabs(self._shards.paths[self._next], self._pool, reuse=self._reuse)
+                self._next += 1
             try:
                 segment = self._reader.next(self._skip or most_frames)
             except RekordError as failure:
@@ -84,10 +95,11 @@ class _Files:
                 return Piece(self._reader.path, segment)
             else:
                 self._reader.close()
-                self._reader = None
+                records, self._reader = self._reader.record, None
+                self._shards.check_read(self._next - 1, records)
 
     def close(self) -> None:
-        self._paths.clear()
+        self._next = len(self._shards.paths)
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -131,7 +143,7 @@ class _Decoder:
         )
         raise self._failure(where, frame, row, segment, consumed)
 
-    def take(self) -> tuple[list[dict[str, Column]], RekordError | None]:
+    def take(self) -> tuple[list[Taken], RekordError | None]:
         """The batch so far, if it has rows, and what is wrong with the row after it; then begin another."""
         rows, pieces = self._batch.rows, self._pieces
         self._pieces = []
@@ -140,7 +152,7 @@ class _Decoder:
         while rows:
             try:
                 batch = assemble(self._plan, taken, rows)
-                return [batch if self._pictures is None else self._pictures(batch)], failure
+                return [(batch if self._pictures is None else self._pictures(batch), rows)], failure
             except RekordError as met:
                 if met.location.row is None:
                     raise
@@ -205,20 +217,17 @@ def _offset_of(path: str, record: int, segment: Segment) -> int | None:
 
 
 def decode_inline(
-    paths: Sequence[str],
+    shards: Shards,
     plan: CodecPlan,
     batch_size: int,
     *,
-    after: Callable[[dict[str, Column]], Made],
+    after: After[Made],
     pictures: Pictures = None,
-    skip: int = 0,
+    begin: Begin = FRONT,
 ) -> Iterator[Made]:
-    """What `after` makes of each batch, read and decoded by the caller's thread when it asks for it.
-
-    The first `skip` records are hopped over.
-    """
+    """What `after` makes of each batch, read and decoded by the caller's thread when it asks for it."""
     pool = new_pool()
-    files = _Files(paths, pool, reuse=True, skip=skip)
+    files = _Files(shards, pool, reuse=True, begin=begin)
     decoder = _Decoder(plan, pool, pictures)
     try:
         while True:
@@ -234,7 +243,7 @@ def decode_inline(
                 # Everything before the damage is given before it is raised. Nothing here holds on to a batch.
                 ready, earlier = decoder.take()
                 while ready:
-                    yield after(ready.pop())
+                    yield after(*ready.pop())
                 failure = earlier or failure
                 if failure is not None:
                     raise failure from None
@@ -245,27 +254,25 @@ def decode_inline(
 
 
 def decode_threaded(
-    paths: Sequence[str],
+    shards: Shards,
     plan: CodecPlan,
     batch_size: int,
     *,
-    after: Callable[[dict[str, Column]], Made],
+    after: After[Made],
     pictures: Pictures = None,
     threads: int,
     prefetch: int,
-    skip: int = 0,
+    begin: Begin = FRONT,
 ) -> Iterator[Made]:
     """The same, read, decoded and made ahead of the caller.
 
     Whoever's turn it is reads the frames of the next batch; verifying and decoding, which is most of the work,
     goes on side by side.
     """
-    # Beyond these numbers more threads and more turns ahead change nothing but the memory that they take.
-    threads = min(threads, _MOST_THREADS)
-    turns_ahead = threads + min(prefetch, _MOST_PREFETCH)
+    threads, turns_ahead = sensible(threads, prefetch)
     pool = new_pool()
     process = os.getpid()
-    source = _Turns(_Files(paths, pool, reuse=False, skip=skip), batch_size)
+    source = _Turns(_Files(shards, pool, reuse=False, begin=begin), batch_size)
     idle: list[_Decoder] = []
     waiting: deque[Future[list[Made | RekordError]]] = deque()
     workers = ThreadPoolExecutor(threads, thread_name_prefix=WORKERS)
@@ -279,7 +286,7 @@ def decode_threaded(
         decoded = [result for job in jobs for result in _decode_job(decoder, job)]
         # Not after a failure of ours, such as a lack of memory: it may hold half a batch.
         idle.append(decoder)
-        return [each if isinstance(each, RekordError) else after(each) for each in decoded]
+        return [each if isinstance(each, RekordError) else after(*each) for each in decoded]
 
     try:
         turn = 0
@@ -305,6 +312,15 @@ def decode_threaded(
             end_workers(workers, source.close)
 
 
+def sensible(threads: int, prefetch: int) -> tuple[int, int]:
+    """How many threads there are for these numbers, and how many pieces of work are begun ahead of who takes them.
+
+    Beyond a few hundred threads and a few thousand batches more change nothing but the memory that they take.
+    """
+    threads = min(threads, _MOST_THREADS)
+    return threads, threads + min(prefetch, _MOST_PREFETCH)
+
+
 def end_workers(workers: ThreadPoolExecutor, then: Callable[[], None] | None = None) -> None:
     """Wait until these threads have ended, and do what comes `then`.
 
@@ -323,7 +339,7 @@ def end_workers(workers: ThreadPoolExecutor, then: Callable[[], None] | None = N
         end()
 
 
-def _decode_job(decoder: _Decoder, job: Job) -> list[dict[str, Column] | RekordError]:
+def _decode_job(decoder: _Decoder, job: Job) -> list[Taken | RekordError]:
     """The batch of a job; nothing at the end; a failure after what came before it."""
     failure = job.failure
     for piece in job.pieces:

@@ -33,6 +33,10 @@ from rekord.storage.remote import is_remote
 Offsets = npt.NDArray[Any]
 """Where frames begin, as uint32 or uint64."""
 
+_OURS = ("offset",)
+_ORDER = "order:"
+"""Names of the index itself: a column of that name is not kept, and is read from the records where it is needed."""
+
 BLOCK_BYTES = 8 << 20
 """About how many bytes of records lie between two places that the block list names."""
 
@@ -52,13 +56,14 @@ def index_file(
         values = _column(tables, f"index:{name}")
         if values is None:
             continue
-        columns[name] = values
+        if name not in _OURS and not name.startswith(_ORDER):
+            columns[name] = values
         feature = schema[name]
         if isinstance(feature, Label) and not feature.shape:
             # A record without a label comes last.
             ids = values.fill_null(feature.count).to_numpy(zero_copy_only=False)
             order = np.argsort(ids, kind="stable")
-            columns[f"order:{name}"] = pa.array(order.astype(np.uint32))
+            columns[f"{_ORDER}{name}"] = pa.array(order.astype(np.uint32))
             found, counts = np.unique(ids, return_counts=True)
             classes[name] = {
                 str(one): count
@@ -116,11 +121,17 @@ def read_index_file(path: str) -> IndexFile | None:
         column = table["offset"]
         if column.null_count or column.type not in (pa.uint32(), pa.uint64()):
             return None
-        offsets = column.combine_chunks().to_numpy(zero_copy_only=True)
+        offsets = _numbers(column.combine_chunks())
     except (pa.ArrowException, OSError, KeyError, ValueError, RekordError):
         # No such file, no Arrow file, metadata that is no JSON of ours, or more memory claimed than there is.
         return None
     return IndexFile(offsets, table, told) if _core.crc32c(offsets) == told.crc32c else None
+
+
+def _numbers(array: Any) -> Offsets:
+    """The numbers of an Arrow array without nulls. Its own way to NumPy imports pandas, which takes a while."""
+    whole = np.frombuffer(array.buffers()[1] or b"", array.type.to_pandas_dtype())
+    return whole[array.offset : array.offset + len(array)]
 
 
 def compact(offsets: Any) -> Offsets:

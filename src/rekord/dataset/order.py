@@ -6,8 +6,9 @@ same seed gives the same order in every framework, and a state of a few numbers 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ WINDOW_BLOCKS = 16
 """Records are permuted inside so many blocks of a block-wise order."""
 
 _MOST_SEED = 1 << 63
+_MOST_NUMBER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,19 @@ class Order:
         if self.kind == "block":
             told |= {"block": self.block, "window": self.window, "lanes": self.lanes}
         return told
+
+    def going_on(self, told: Mapping[str, Any]) -> Order:
+        """The order for who goes on from a state: a block-wise one stays as it was begun, in whatever world."""
+        if self.kind != "block":
+            return self
+        block, window, lanes = told.get("block"), told.get("window"), told.get("lanes")
+        if not (_is_number(block) and _is_number(window) and _is_number(lanes)):
+            return self  # which is then another order than the state's
+        return replace(self, block=block, window=window, lanes=lanes)
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < _MOST_NUMBER
 
 
 def checked_seed(name: str, value: object) -> int:

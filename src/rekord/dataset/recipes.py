@@ -6,13 +6,13 @@ recipes of their own. All are pure functions of the epoch: ranks, workers and a 
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
-import numpy as np
-
 from rekord.dataset.order import Ids, Order
+from rekord.dataset.selection import Selection, digest_of, numbers_at
 from rekord.dataset.shards import Shards
 
 
@@ -32,6 +32,9 @@ class Recipe(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """What tells this recipe from others, as a state holds it: small, and JSON."""
+
+    def going_on(self, told: Mapping[str, Any]) -> Recipe:
+        """The recipe for who goes on from a state that tells this of its own. Whether they fit is seen elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,10 @@ class FileOrder:
         """Nothing but its kind."""
         return {"kind": "sequential"}
 
+    def going_on(self, told: Mapping[str, Any]) -> FileOrder:
+        """The same."""
+        return self
+
 
 @dataclass(frozen=True)
 class Whole:
@@ -83,13 +90,17 @@ class Whole:
         """The order alone."""
         return self.order.to_dict()
 
+    def going_on(self, told: Mapping[str, Any]) -> Whole:
+        """The order as it was begun."""
+        return replace(self, order=self.order.going_on(told))
+
 
 @dataclass(frozen=True, eq=False)
 class Selected:
     """Some of the records, in an order of their own. `ids` are their numbers."""
 
     order: Order
-    ids: Ids
+    ids: Selection
 
     @property
     def size(self) -> int:
@@ -103,9 +114,16 @@ class Selected:
 
     def records(self, epoch: int, positions: Ids) -> Ids:
         """The selected one that stands there in the order."""
-        return self.ids[self.order.records(epoch, positions)]
+        return numbers_at(self.ids, self.order.records(epoch, positions))
 
     def to_dict(self) -> dict[str, Any]:
         """The order, and a digest of what is selected."""
-        digest = hashlib.sha256(np.ascontiguousarray(self.ids, np.int64).tobytes()).hexdigest()
-        return {**self.order.to_dict(), "selected": digest[:16]}
+        return {**self.order.to_dict(), "selected": self._digest}
+
+    def going_on(self, told: Mapping[str, Any]) -> Selected:
+        """The order as it was begun, of the same records."""
+        return replace(self, order=self.order.going_on(told))
+
+    @cached_property
+    def _digest(self) -> str:
+        return digest_of(self.ids)

@@ -32,7 +32,7 @@ from rekord.dataset.shard_index import (
 )
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.storage.files import read_error
+from rekord.storage.files import LOCAL, read_error
 from rekord.storage.remote import is_remote
 
 MOST_OPEN = 1024
@@ -138,6 +138,23 @@ class Shards:
             one = next(iter(opened.values()))
             raise changed(one.path, one.index.stamp, None)
         return gathered  # whoever decodes a damaged frame says which it is
+
+    def check_unchanged(self, shard: int) -> None:
+        """Raise where a file is not any more what it was when something was read of it before."""
+        path = self.paths[shard]
+        if is_remote(path) or LOCAL.stat(path).kind != "file":
+            return  # asking again is a request, and a pipe has no state
+        stamp = stamp_of(path)
+        with self._lock:
+            before = self._stamps.setdefault(shard, stamp)
+        if before != stamp:
+            raise changed(path, before, stamp)
+
+    def check_read(self, shard: int, records: int) -> None:
+        """Raise where a file that was read to its end has changed meanwhile, or has another number of records."""
+        self.check_unchanged(shard)
+        if self._told is not None and self._told[shard] != records:
+            raise self._miscounted(shard, self._told[shard], records)
 
     def close(self) -> None:
         """Let go of all files; they are opened again when they are needed."""

@@ -9,6 +9,7 @@ from typing import Any
 from rekord.errors import RekordError, error
 
 VERSION = 1
+_MOST = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class State:
         kinds = {"dataset": str, "split": str, "order": Mapping, "epoch": int, "consumed": int}
         for name, kind in kinds.items():
             value = state.get(name)
-            if not isinstance(value, kind) or isinstance(value, bool) or (kind is int and value < 0):  # type: ignore[operator]
+            fits = isinstance(value, kind) and not isinstance(value, bool)
+            if not fits or (kind is int and not 0 <= value < _MOST):  # type: ignore[operator]
                 raise _refused(f"`{name}` in the state", repr(value)[:60])
         return cls(**{name: state[name] for name in kinds})
 

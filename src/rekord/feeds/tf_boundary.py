@@ -26,7 +26,9 @@ _HEADER = 3  # is last, is blob, rows
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The forms of all columns, and how their parts travel: (header, a tensor a channel…, strings).
+    """The forms of all columns, and how their parts travel: (header, a tensor a channel…, ends, strings).
+
+    Strings are a blob, in which each ends where `ends` says, or they come one by one and without ends.
 
     The header is [is the last, strings are a blob, rows, size of each shared part…, number of strings of each part…].
     """
@@ -40,8 +42,6 @@ class Boundary:
         """The way over for columns of these forms."""
         parts = tuple(part for form in forms.values() for part in form.parts())
         dtypes = [part.dtype for part in parts if part.shared and part.dtype is not None]
-        if any(part.dtype is None for part in parts):
-            dtypes.append(INTEGERS)  # where each string ends
         return cls(forms, parts, tuple(dict.fromkeys(dtypes)))
 
     def signature(self, tf: Any) -> tuple[Any, ...]:
@@ -49,7 +49,7 @@ class Boundary:
         alone = [part.dtype for part in self.parts if not part.shared]
         dtypes = [INTEGERS, *self.shared, *alone]
         flat = [tf.TensorSpec([None], tf.as_dtype(dtype)) for dtype in dtypes]
-        return (*flat, tf.TensorSpec([None], tf.string))
+        return (*flat, tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.string))
 
     def pack(self, batch: Mapping[str, Any], *, last: bool) -> tuple[Any, ...]:
         """A batch as the arrays that cross."""
@@ -68,37 +68,31 @@ class Boundary:
                 shared[part.dtype].append(array)
             else:
                 alone.append(_as(part, array))
-        blob, ends, texts = _strings(strings)
-        if strings:
-            shared[INTEGERS] += ends
+        counts = [_count(one) for one in strings]
+        blob, ends, pieces = _strings(strings, sum(counts))
         sizes = [len(array) for group in shared.values() for array in group]
-        counts = [len(one) for one in texts] if blob is None else [len(one) - 1 for one in ends]
-        pieces = [blob] if blob is not None else [text for one in texts for text in one]
-        header = np.array([last, blob is not None, rows, *sizes, *counts], np.int64)
+        header = np.array([last, blob, rows, *sizes, *counts], np.int64)
         joined = [_joined(dtype, group) for dtype, group in shared.items()]
-        out = np.empty(len(pieces), object)
-        out[:] = pieces
-        return (header, *joined, *alone, out)
+        crossing = np.empty(len(pieces), object)
+        crossing[:] = pieces
+        return (header, *joined, *alone, ends, crossing)
 
     def unpack(self, tf: Any, tensors: tuple[Any, ...], batch_rows: int | None) -> tuple[Any, dict[str, Any]]:
         """In the graph: whether a batch is the last, and its columns, of `batch_rows` where that is known."""
-        header, *channels, strings = tensors
+        header, *channels, ends, strings = tensors
         # Counted by hand: to NumPy float64 equals None.
         shared_parts: dict[Any, int] = dict.fromkeys(self.shared, 0)
         for part in self.parts:
             if part.shared and part.dtype is not None:
                 shared_parts[part.dtype] += 1
         texts = sum(part.dtype is None for part in self.parts)
-        if texts:
-            shared_parts[INTEGERS] += texts
         groups: dict[Any, list[Any]] = {}
         at = _HEADER
         for dtype, count in shared_parts.items():
             whole = channels.pop(0)
             groups[dtype] = [whole] if count == 1 else tf.split(whole, header[at : at + count], num=count)
             at += count
-        ends = groups[INTEGERS][-texts:] if texts else []
-        cut = self._cut(tf, strings, ends, header[1], header[at : at + texts])
+        cut = _cut(tf, strings, ends, header[1], header[at : at + texts], texts)
         taken = [
             (cut if part.dtype is None else groups[part.dtype] if part.shared else channels).pop(0)
             for part in self.parts
@@ -107,20 +101,6 @@ class Boundary:
         parts = iter(taken)
         columns = {name: form.take(tf, parts, rows) for name, form in self.forms.items()}
         return tf.cast(header[0], tf.bool), columns
-
-    def _cut(self, tf: Any, strings: Any, ends: list[Any], is_blob: Any, counts: Any) -> list[Any]:
-        """The strings of each part, from one blob, or from as many as there are."""
-        if not ends:
-            return []
-
-        def from_blob() -> list[Any]:
-            return [tf.strings.substr(strings[0], one[:-1], one[1:] - one[:-1]) for one in ends]
-
-        def from_pieces() -> list[Any]:
-            return [strings] if len(ends) == 1 else tf.split(strings, counts, num=len(ends))
-
-        cut = tf.cond(tf.equal(is_blob, 1), from_blob, from_pieces)
-        return list(cut) if isinstance(cut, (list, tuple)) else [cut]
 
     def _rows(self, batch: Mapping[str, Any]) -> int:
         lengths = {name: len(batch[name]) for name in self.forms}
@@ -146,26 +126,43 @@ def _joined(dtype: Any, group: list[Array]) -> Array:
     return np.ascontiguousarray(group[0], dtype) if len(group) == 1 else np.concatenate(group, dtype=dtype)
 
 
-def _strings(columns: list[Any]) -> tuple[bytes | None, list[Array], list[list[Any]]]:
-    """(blob, where strings end in it, nothing), or (None, nothing of use, all strings one by one)."""
-    count = sum(_count(column) for column in columns)
+def _cut(tf: Any, strings: Any, ends: Any, is_blob: Any, counts: Any, parts: int) -> list[Any]:
+    """In the graph: the strings of each part, from one blob, or from as many as there are."""
+    if not parts:
+        return []
+
+    def each(values: Any) -> list[Any]:
+        return [values] if parts == 1 else tf.split(values, counts, num=parts)
+
+    def from_blob() -> list[Any]:
+        begins, lengths = each(ends[:-1]), each(ends[1:] - ends[:-1])
+        return [tf.strings.substr(strings[0], *where) for where in zip(begins, lengths, strict=True)]
+
+    cut = tf.cond(tf.equal(is_blob, 1), from_blob, lambda: each(strings))
+    return list(cut) if isinstance(cut, (list, tuple)) else [cut]
+
+
+def _strings(columns: list[Any], count: int) -> tuple[bool, Array, list[bytes]]:
+    """(True, the ends of all strings, [one blob]), or (False, no ends, the strings one by one)."""
     known = sum(column.nbytes for column in columns if isinstance(column, Strings))
     if known > count * _BLOB_STRING_BYTES:
-        return None, [np.zeros(0, np.int64) for _ in columns], [_listed(column) for column in columns]
+        return False, np.zeros(0, np.int64), [text for column in columns for text in _listed(column)]
     data: list[Any] = []
-    ends: list[Array] = []
-    size = 0
+    ends: list[Array] = [np.zeros(1, np.int64)]
+    size_bytes = 0
     for column in columns:
         if isinstance(column, Strings):
             own, joined = column.packed()
+            begin = int(own[0])
+            joined = joined[begin : int(own[-1])]
         else:
             texts = _listed(column)
             own = np.concatenate([[0], np.cumsum([len(text) for text in texts], dtype=np.int64)])
-            joined = np.frombuffer(b"".join(texts), np.uint8)
+            begin, joined = 0, np.frombuffer(b"".join(texts), np.uint8)
         data.append(joined)
-        ends.append(own + size)
-        size += len(joined)
-    return b"".join(data), ends, []
+        ends.append(own[1:] + (size_bytes - begin))
+        size_bytes += len(joined)
+    return True, np.concatenate(ends), [b"".join(data)]
 
 
 def _count(column: Any) -> int:

@@ -75,7 +75,12 @@ class Dense:
             whole = tf.reshape(flat, tf.concat([[tf.cast(rows, tf.int64)], next(parts)], 0))
             whole.set_shape([None, *self.shape])
             return whole
-        return tf.reshape(flat, [rows, *self.shape])
+        if self.shape and not prod(self.shape):  # type: ignore[arg-type]
+            return tf.reshape(flat, [rows, *self.shape])
+        # A shape that is known needs no operation of its own: there may be hundreds of columns.
+        out = tf.reshape(flat, [-1, *self.shape]) if self.shape else flat
+        out.set_shape([tf.get_static_value(rows), *self.shape])
+        return out
 
     def _check(self, column: Array, dtype: np.dtype[Any]) -> None:
         """Only a function can make another dtype or shape than before; the graph was told the first."""
@@ -227,7 +232,9 @@ class Holes:
 
     def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
         values = self.values.take(tf, parts, rows)
-        return {"values": values, "valid": tf.reshape(next(parts), [rows])}
+        valid = next(parts)
+        valid.set_shape([tf.get_static_value(rows)])
+        return {"values": values, "valid": valid}
 
 
 def form_of(column: Any, *, optional: bool) -> Form:

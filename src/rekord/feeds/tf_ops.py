@@ -15,6 +15,7 @@ SHUFFLE_RECORDS = 16_384
 """So many records lie in the buffer that a shuffled dataset draws from."""
 
 _FILES_AT_A_TIME = 16
+_RECORDS_AT_A_TIME = 16
 _COMPRESSION = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 
 
@@ -56,14 +57,19 @@ def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int) -> Any:
     def records(path: Any, kind: Any) -> Any:
         return tf.data.TFRecordDataset(path, compression_type=kind)
 
-    dataset = tf.data.Dataset.from_tensor_slices((list(own), kinds))
-    if shuffle and by_file:
-        # Ranks that share all files must see them in one order, whatever seeds their processes have set.
-        dataset = dataset.shuffle(max(len(own), 1), seed=seed)
-    cycle = min(len(own), _FILES_AT_A_TIME) if shuffle else 1
-    dataset = dataset.interleave(
-        records, cycle_length=max(cycle, 1), num_parallel_calls=max(cycle, 1), deterministic=True
-    )
+    if not shuffle and len(set(kinds)) == 1:
+        dataset = records(
+            list(own), kinds[0]
+        )  # several files in a row: faster than an interleave of one at a time
+    else:
+        dataset = tf.data.Dataset.from_tensor_slices((list(own), kinds))
+        if shuffle and by_file:
+            # Ranks that share all files must see them in one order, whatever seeds their processes have set.
+            dataset = dataset.shuffle(max(len(own), 1), seed=seed)
+        cycle = min(len(own), _FILES_AT_A_TIME) if shuffle else 1
+        dataset = dataset.interleave(
+            records, cycle_length=max(cycle, 1), block_length=_RECORDS_AT_A_TIME, deterministic=True
+        )
     if not by_file:
         dataset = dataset.shard(world, rank)
     if shuffle:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
 
 from rekord.errors import RekordError
 from rekord.storage.files import LOCAL, Entry, Kind, Readable, Stat, Storage, Writable
-from rekord.storage.remote import RemoteStorage, is_remote
+from rekord.storage.remote import REQUESTS_AT_ONCE, RemoteStorage, is_remote
 
 REMOTE: Final = RemoteStorage()
+
+Asked = TypeVar("Asked")
+Given = TypeVar("Given")
 
 
 class _Anywhere:
@@ -57,5 +61,21 @@ def kind_of(path: str) -> Kind | None:
     """What a path stands for; None where there is nothing, or nothing that can be looked at."""
     try:
         return ANYWHERE.stat(path).kind
-    except RekordError:
+    except RekordError as failure:
+        if failure.code == "X555":
+            raise  # a place that cannot be reached says nothing of what is there
         return None
+
+
+def each(
+    function: Callable[[Asked], Given],
+    asked: Sequence[Asked],
+    *,
+    remote: bool,
+    at_once: int = REQUESTS_AT_ONCE,
+) -> list[Given]:
+    """What a function gives for each, in order: side by side where most of the time is waiting for a server."""
+    if not remote or len(asked) < 2:
+        return [function(one) for one in asked]
+    with ThreadPoolExecutor(min(len(asked), at_once), thread_name_prefix="rekord-ask") as threads:
+        return list(threads.map(function, asked))

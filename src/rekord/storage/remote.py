@@ -1,7 +1,7 @@
 """Places that fsspec knows (`s3://`, `gs://`, `memory://`, …), for reading.
 
-A file that is read from front to end is fetched block by block, the next block while the last one is being decoded;
-records in any order are fetched as ranges, many at once. Nothing is written there.
+A file that is read from front to end is fetched block by block, ahead of the reader; records in any order are fetched
+as ranges, many at once. Nothing is written there. Whether a failed request is tried again is fsspec's business.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.storage.files import Entry, Kind, Readable, Stat, Writable, read_error
+from rekord.storage.files import Entry, Kind, Readable, Stat, Writable
+from rekord.storage.read_ahead import ReadAhead
 
-if TYPE_CHECKING:
-    from types import TracebackType
+REQUESTS_AT_ONCE = 32
+"""So many requests wait for a server side by side."""
 
-    from typing_extensions import Buffer, Self
-
-BLOCK_BYTES = 8 << 20
-"""What one request of a sequential read asks for: enough to forget its latency."""
-
-_BLOCKS_KEPT = 3
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
+_MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_REFUSED = (errno.EACCES, errno.EPERM)
+_REFUSED_STATUS = (401, 403)
+_CHECK_ADDRESS = "check the address: upper and lower case differ there"
+_CUT_OFF = ("IncompleteRead", "ClientPayloadError", "ContentLengthError", "ResponseStreaming")
 
 
 def is_remote(path: str) -> bool:
@@ -43,35 +43,36 @@ class RemoteStorage:
         system, inner = _system(path)
         with _reading(path):
             info = system.info(inner)
-            size_bytes = int(info.get("size") or 0)
-            file = system.open(
-                inner,
-                "rb",
-                block_size=BLOCK_BYTES,
-                cache_type="background",
-                cache_options={"maxblocks": _BLOCKS_KEPT},
+        if _kind(info) == "folder":
+            raise error(
+                "X503", location=Location(path=path), found="a folder", do="name a file in this folder"
             )
-        return _RemoteReadable(path, file, size_bytes)
+        return ReadAhead(path, _size_bytes(path, info), partial(self._range, path))
 
     def ranges(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes]:
         """The bytes from begin to end of each file, fetched side by side."""
-        if not wanted:
-            return []
-        system, _ = _system(wanted[0][0])
-        inner = [_system(path)[1] for path, _, _ in wanted]
-        begins, ends = [begin for _, begin, _ in wanted], [end for _, _, end in wanted]
-        with _reading(wanted[0][0]):
-            found = system.cat_ranges(inner, begins, ends, on_error="raise")
-        for (path, begin, end), data in zip(wanted, found, strict=True):
-            if len(data) != end - begin:
-                raise error(
-                    "X503",
-                    location=Location(path=path),
-                    expected=f"{end - begin:,} bytes from byte {begin:,} on",
-                    found=f"{len(data):,} bytes",
-                    do="the file changed or the connection broke: run the same command again",
+        systems = {path: _system(path) for path in dict.fromkeys(path for path, _, _ in wanted)}
+        # Files of several places can be asked for at once; each place is asked in one go.
+        together: dict[int, list[int]] = {}
+        for number, (path, _, _) in enumerate(wanted):
+            together.setdefault(id(systems[path][0]), []).append(number)
+        out = [b""] * len(wanted)
+        for numbers in together.values():
+            asked = [wanted[number] for number in numbers]
+            system = systems[asked[0][0]][0]
+            with _reading(asked[0][0]):
+                found = system.cat_ranges(
+                    [systems[path][1] for path, _, _ in asked],
+                    [begin for _, begin, _ in asked],
+                    [end for _, _, end in asked],
+                    on_error="return",
                 )
-        return [bytes(data) for data in found]
+            for number, piece, data in zip(numbers, asked, found, strict=True):
+                out[number] = _whole(piece, data)
+        return out
+
+    def _range(self, path: str, begin: int, end: int) -> bytes:
+        return self.ranges([(path, begin, end)])[0]
 
     def list(self, folder: str) -> Sequence[Entry]:
         system, inner = _system(folder)
@@ -90,7 +91,7 @@ class RemoteStorage:
             info = system.info(inner)
         return Stat(
             kind=_kind(info),
-            size_bytes=int(info.get("size") or 0),
+            size_bytes=_size_bytes(path, info),
             mtime_ns=_version(info),
             identity=_identity(path),
         )
@@ -117,52 +118,28 @@ class RemoteStorage:
         raise _only_read(path)
 
 
-class _RemoteReadable:
-    """A file elsewhere, open for reading."""
-
-    def __init__(self, path: str, file: Any, size_bytes: int) -> None:
-        self.path = path
-        self._file = file
-        self.size_bytes = size_bytes
-
-    def readinto(self, buffer: Buffer, /) -> int:
-        with _reading(self.path), memoryview(buffer) as view:
-            data = self._file.read(len(view))
-            view[: len(data)] = data
-            return len(data)
-
-    def seek(self, offset: int, /) -> int:
-        with _reading(self.path):
-            return int(self._file.seek(offset))
-
-    def close(self) -> None:
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()
-
-
 def _system(path: str) -> tuple[Any, str]:
-    """The file system of a URL, and what the path is called there."""
+    """The file system of a URL, and what the path is called there.
+
+    fsspec keeps connections by process, since they do not survive a fork, and where they cannot be shared by thread.
+    """
     scheme, _, _ = path.partition("://")
-    system = _opened(scheme, os.getpid())
-    return system, system._strip_protocol(path)
-
-
-@lru_cache(maxsize=32)
-def _opened(scheme: str, process: int) -> Any:
-    # By process: connections and their threads do not survive a fork.
     try:
         import fsspec
     except ImportError:
         raise _missing(scheme, "remote") from None
     try:
-        return fsspec.filesystem(scheme, skip_instance_cache=True)
+        kind = fsspec.get_filesystem_class(scheme)
+        # A host or a user that the URL names.
+        options: dict[str, Any] = kind._get_kwargs_from_urls(path)
+        if getattr(kind, "async_impl", False):
+            # What was listed once may be something else by now.
+            options["use_listings_cache"] = False
+        if scheme in ("s3", "s3a") and "config_kwargs" not in fsspec.config.conf.get("s3", {}):
+            options["config_kwargs"] = {"max_pool_connections": REQUESTS_AT_ONCE}
+        with _reading(path):
+            system = kind(**options)
+            return system, system._strip_protocol(path)
     except ImportError:
         raise _missing(scheme, _EXTRAS.get(scheme, "remote")) from None
     except ValueError:
@@ -189,23 +166,78 @@ def _missing(scheme: str, extra: str) -> RekordError:
 def _reading(path: str) -> Iterator[None]:
     try:
         yield
-    except RekordError:
+    except (RekordError, ImportError):
         raise
-    except OSError as failure:
-        raise read_error(path, failure) from failure
     except Exception as failure:
-        # What the packages of the clouds raise is of their own kinds; what they say is kept.
-        told = OSError(errno.EIO, f"{type(failure).__name__}: {str(failure)[:200]}")
+        raise _failure(path, failure) from failure
+
+
+def _whole(piece: tuple[str, int, int], data: Any) -> bytes:
+    """What came for a range, if it is all of it."""
+    path, begin, end = piece
+    if isinstance(data, Exception):
+        with _reading(path):
+            raise data
+    if len(data) != end - begin:
         raise error(
-            "X503",
+            "X557",
             location=Location(path=path),
-            found=str(told.strerror)[:200],
-            do="check the credentials, the address and the connection; then run the same command again",
-        ) from failure
+            expected=f"{end - begin:,} bytes from byte {begin:,} on",
+            found=f"{len(data):,} bytes",
+            do="open the dataset again: the file changed, or the place does not give parts of files",
+        )
+    return bytes(data)
+
+
+def _failure(path: str, failure: Exception) -> RekordError:
+    """What a file system or a package of some cloud raised, in our words: their kinds of errors are many."""
+    where = Location(path=path)
+    name = type(failure).__name__
+    number = failure.errno if isinstance(failure, OSError) else None
+    found = f"{name}: {' '.join(str(failure).split())[:100]}"
+    if isinstance(failure, (FileNotFoundError, NotADirectoryError)) or number in _MISSING:
+        return error("X501", location=where, found="nothing of this name", do=_CHECK_ADDRESS)
+    status = getattr(failure, "status", getattr(failure, "code", None))
+    if isinstance(failure, PermissionError) or number in _REFUSED or status in _REFUSED_STATUS:
+        return error("X556", location=where, found=found, do="use credentials that may list and read this place")
+    if "Credential" in name:
+        scheme = path.partition("://")[0]
+        setting = "FSSPEC_S3_ANON=true" if _EXTRAS.get(scheme) == "s3" else "FSSPEC_GS_TOKEN=anon"
+        do = "say who you are, as other tools of this place expect it"
+        public = f"; for a public place: export {setting}" if scheme in _EXTRAS else ""
+        return error("X556", location=where, found=found, do=do + public)
+    if any(word in name for word in _CUT_OFF):
+        return error(
+            "X557",
+            location=where,
+            expected="as many bytes as the answer announced",
+            found=found,
+            do="run the same command again: the connection broke, after as many attempts as fsspec makes",
+        )
+    return error(
+        "X555",
+        location=where,
+        found=found,
+        do="check the address and the connection; then run the same command again",
+    )
 
 
 def _kind(info: Any) -> Kind:
     return {"file": "file", "directory": "folder"}.get(info.get("type"), "other")  # type: ignore[return-value]
+
+
+def _size_bytes(path: str, info: Any) -> int:
+    size_bytes = info.get("size")
+    if size_bytes is None and _kind(info) == "file":
+        raise error(
+            "X557",
+            "a remote place does not say how long a file is",
+            location=Location(path=path),
+            expected="a size, so that an answer can be told from half of one",
+            found="none",
+            do="copy the file to this machine, and read it here",
+        )
+    return int(size_bytes or 0)
 
 
 def _version(info: Any) -> int:
