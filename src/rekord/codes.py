@@ -212,6 +212,10 @@ CODES: dict[str, str] = {
     "X549": "a TFDS dataset is not stored as TFRecords",
     # X552 to X554: classes of records
     "X552": "records have no class",
+    # X555 to X557: places elsewhere
+    "X555": "a remote place cannot be reached",
+    "X556": "a remote place may not be read",
+    "X557": "a remote file did not come whole",
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "an optional dependency is missing",

@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 import typer
 
@@ -84,11 +85,10 @@ def test_the_page_names_codes_verbs_flags_and_files_that_there_are() -> None:
     assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= headings
 
 
-def test_every_compressed_file_can_be_read_in_file_order_and_ours_in_any(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_compressed_file_can_be_read_in_file_order_and_ours_in_any(tmp_path: Path) -> None:
     schema = rk.Schema({"x": rk.Int64()})
-    ours = rk.write([{"x": i} for i in range(50)], tmp_path / "ours", schema=schema, compression="gzip")
+    rows = [{"x": i} for i in range(50)]
+    ours = rk.write(rows, tmp_path / "ours", schema=schema, compression="gzip", progress=False)
     assert sorted(x for batch in ours.batches(8, shuffle=True) for x in batch["x"].tolist()) == list(
         range(50)
     )
@@ -101,6 +101,44 @@ def test_every_compressed_file_can_be_read_in_file_order_and_ours_in_any(
         with pytest.raises(rk.UsageError) as caught:
             call()
         assert (caught.value.code, caught.value.location.path) == ("U651", str(alone))
+
+
+@pytest.mark.parametrize("shuffle", [False, "exact", "block"])
+def test_another_number_of_ranks_goes_on_where_the_first_stopped_in_every_order(
+    shuffle: Any, tmp_path: Path
+) -> None:
+    rows = [{"x": i} for i in range(100)]
+    train = rk.write(rows, tmp_path / "out", schema=rk.Schema({"x": rk.Int64()}), progress=False)
+    first = [train.batches(4, shuffle=shuffle, rank=rank, world=8) for rank in range(8)]
+    before = [x for batches in first for x in next(batches)["x"].tolist()]
+    then = [train.batches(4, shuffle=shuffle, rank=rank, world=6) for rank in range(6)]
+    for batches in then:
+        batches.load_state_dict(first[0].state_dict())
+    after = [x for batches in then for batch in batches for x in batch["x"].tolist()]
+    assert sorted(before + after) == list(range(100))
+
+
+def test_a_state_from_the_end_of_an_epoch_has_an_empty_rest_and_then_the_next_epoch(tmp_path: Path) -> None:
+    rows = [{"x": i} for i in range(10)]
+    train = rk.write(rows, tmp_path / "out", schema=rk.Schema({"x": rk.Int64()}), progress=False)
+    ended = train.batches(4, shuffle=True)
+    assert len(list(ended)) == 3
+    batches = train.batches(4, shuffle=True)
+    batches.load_state_dict(ended.state_dict())
+    assert list(batches) == []
+    assert (len(list(batches)), batches.epoch) == (3, 1)
+
+
+def test_a_plain_shuffle_is_exact_here_and_one_of_blocks_elsewhere(tmp_path: Path) -> None:
+    schema = rk.Schema({"x": rk.Int64()})
+    here = rk.write([{"x": i} for i in range(10)], tmp_path / "out", schema=schema, progress=False)
+    fsspec.filesystem("memory").put(str(tmp_path / "out"), "/reading-page", recursive=True)
+    there = rk.open("memory://reading-page")
+    kinds = [split.batches(4, shuffle=True).state_dict()["order"]["kind"] for split in (here, there)]
+    assert kinds == ["exact", "block"]
+    assert sorted(x for batch in there.batches(4, shuffle=True) for x in batch["x"].tolist()) == list(
+        range(10)
+    )
 
 
 @pytest.mark.parametrize("size_bytes", [100_000, 1_200_000])

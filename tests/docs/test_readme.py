@@ -83,10 +83,27 @@ def test_the_readme_has_python_and_a_transcript():
 
 @pytest.mark.parametrize("code", _blocks("python"))
 def test_the_python_of_the_readme_runs_and_prints_what_its_comments_say(code, data, capsys):
+    if "data/flowers" in code:  # what the first transcript writes
+        run(shlex.split(TRANSCRIPTS[0][0][0])[1:])
+        capsys.readouterr()
     exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
     # A bar stands for the end of a line that the comment has no room for.
     promised = [line.strip() for said in re.findall(r"# prints: (.*)", code) for line in said.split("|")]
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == promised
+
+
+def test_the_feeds_that_the_readme_makes_have_one_order_and_its_balance_is_even(data, capsys):
+    run(shlex.split(TRANSCRIPTS[0][0][0])[1:])
+    (code,) = [block for block in _blocks("python") if "to_tensorflow" in block]
+    names = {"__name__": "readme"}
+    exec(compile(code, "README.md", "exec"), names)
+    expected = next(names["train"].batches(32, shuffle=True, seed=1))["label"].tolist()
+    _, labels = next(iter(names["for_keras"]))
+    assert labels.numpy().tolist() == expected
+    for feed in ("for_tensorflow", "for_torch", "for_jax"):
+        assert [int(label) for label in next(iter(names[feed]))["label"]] == expected
+    assert names["even"].achieved == {1: 0.5, 2: 0.5}
+    assert len(names["mixed"]) == 160
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=[each[0][0] for each in TRANSCRIPTS])

@@ -135,7 +135,8 @@ def test_inferred_schemas_are_joined_and_stay_strict(put, tmp_path, drain) -> No
     assert numbers(joined) == [0, 1, 2, 3]
     with rk.Writer(tmp_path / "b.tfrecord", rk.Schema({"n": rk.Int64(), "x": rk.Int64()})) as writer:
         writer.write({"n": 1, "x": 2})
-    _, failure = drain(joined.batches(2))
+    assert drain(joined.batches(2))[1].code == "X548"  # not what was read before
+    _, failure = drain(pickle.loads(pickle.dumps(joined)).batches(2))
     assert failure.code == "D408"
 
 

@@ -159,15 +159,37 @@ def test_a_mixture_of_inferred_schemas_is_as_strict_as_they_are(tmp_path: Path, 
     )
 
 
-def test_schemas_that_disagree_are_refused(a: rk.Split, tmp_path: Path) -> None:
-    more = rk.Schema({**SCHEMA.features, "extra": rk.Int64(default=0)})
-    failure = refused("U668", lambda: rk.mix([(a, 1), (split(tmp_path, "more", range(3), more), 1)]))
-    assert failure.expected == "`extra` in both of them"
-    texts = rk.Schema({"n": rk.Int64(), "label": rk.Text()})
-    rows = [{"n": 1, "label": "a"}]
-    other = rk.write(rows, tmp_path / "texts", schema=texts, progress=False, workers=1)["train"]
-    failure = refused("U668", lambda: rk.mix([(a, 1), (other, 1)]))
-    assert "`label`" in (failure.found or "")
+def test_a_column_that_only_one_part_has_is_read_where_the_others_can_lack_it(
+    a: rk.Split, tmp_path: Path
+) -> None:
+    more = rk.Schema({**SCHEMA.features, "extra": rk.Int64(default=7)})
+    mixed = rk.mix([(a, 1), (split(tmp_path, "more", range(3), more), 1)])
+    assert mixed.schema == more
+    assert {n for batch in mixed.batches(50) for n in batch["extra"].tolist()} == {7}
+
+
+def test_schemas_that_disagree_are_refused_as_concat_refuses_them(a: rk.Split, tmp_path: Path) -> None:
+    for name, feature, value in (("label", rk.Text(), "a"), ("extra", rk.Int64(), 1)):
+        schema = rk.Schema({**SCHEMA.features, name: feature})
+        rows = [{"n": 1, "label": 0, name: value}]
+        other = rk.write(rows, tmp_path / name, schema=schema, progress=False, workers=1)["train"]
+        failure = refused("U656", lambda other=other: rk.mix([(a, 1), (other, 1)]))
+        assert (failure.location.feature, failure.location.path) == (name, other.paths[0])
+
+
+def test_a_file_that_changed_is_not_told_as_one_of_a_manifest(tmp_path: Path, put_records: Any) -> None:
+    from rekord.testing import example_bytes
+
+    files = [
+        put_records([example_bytes({"n": [i]}) for i in range(9)], name)
+        for name in ("a.tfrecord", "b.tfrecord")
+    ]
+    schema = rk.Schema({"n": rk.Int64()})
+    mixed = rk.mix([(rk.open(file, schema=schema), 1) for file in files])
+    files[1].write_bytes(files[1].read_bytes()[:100])
+    with pytest.raises(rk.RekordError) as caught:
+        numbers(mixed.batches(50))
+    assert (caught.value.code[0], caught.value.location.path) == ("F", str(files[1]))
 
 
 @pytest.mark.parametrize(

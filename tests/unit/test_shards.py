@@ -18,14 +18,12 @@ import pytest
 
 import rekord as rk
 from rekord import _core
-from rekord.dataset import fetched, inflated, shard_index
-from rekord.dataset.fetched import FetchedShard, fetch
+from rekord.dataset import inflated, shard_index
 from rekord.dataset.index import index_path
 from rekord.dataset.inflated import Blocks
-from rekord.dataset.shard_index import ShardIndex
 from rekord.dataset.shards import Shards
 from rekord.schema.tfds import dataset_info
-from rekord.testing import corrupt_length, corrupt_payload, example_bytes, frame_offsets, frames
+from rekord.testing import corrupt_length, corrupt_payload, example_bytes, frames
 
 SCHEMA = rk.Schema({"id": rk.Int64(), "blob": rk.Bytes()})
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -436,37 +434,3 @@ def test_the_example_of_a_page_is_what_is_said(
     monkeypatch.chdir(tmp_path)
     ((program, message),) = EXAMPLE.findall((PAGES / f"{code}.md").read_text())
     assert raised(lambda: exec(program, {"rk": rk})).message == message.rstrip("\n")
-
-
-# Shards elsewhere.
-
-
-def test_records_of_shards_elsewhere_come_with_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    contents = {
-        "far://a": frames(bytes([i]) * 50_000 for i in range(9)),
-        "far://b": frames([b"x", b"y"]),
-    }
-    asked: list[list[tuple[str, int, int]]] = []
-
-    class Places:
-        def ranges(self, wanted: list[tuple[str, int, int]]) -> list[bytes]:
-            asked.append(wanted)
-            return [contents[path][begin:end] for path, begin, end in wanted]
-
-    monkeypatch.setattr(fetched, "REMOTE", Places())
-    shards = [
-        FetchedShard(path, ShardIndex(np.array(frame_offsets(data), np.uint32), stamp=(len(data), 0, (0, 0))))
-        for path, data in contents.items()
-    ]
-    (a, places_a), (b, places_b) = fetch(
-        [(shards[0], np.array([8, 1, 2, 8], np.int64)), (shards[1], np.array([1], np.int64))]
-    )
-    assert len(asked) == 1
-    assert asked[0] == [
-        ("far://a", 50_016, 150_048),
-        ("far://a", 400_128, 450_144),
-        ("far://b", 17, 34),
-    ]
-    assert (places_a.tolist(), places_b.tolist()) == ([2, 0, 1, 2], [0])
-    assert a[0] == frames(bytes([i]) * 50_000 for i in (1, 2, 8))
-    assert (a[1].tolist(), b[0], b[1].tolist()) == ([0, 50_016, 100_032], frames([b"y"]), [0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +20,8 @@ from rekord.dataset.tfds_splits import tfds_listing
 from rekord.errors import error, located
 from rekord.schema import Schema
 from rekord.schema.tfds import INFO_NAME, read_tfds_folder
-from rekord.storage.anywhere import kind_of
+from rekord.storage.anywhere import each, kind_of
+from rekord.storage.remote import is_remote
 
 
 def open(
@@ -65,12 +67,14 @@ def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Data
     manifest = read_manifest(folder)
     found: dict[str, list[tuple[str, int]]] = {}
     for name, part in manifest.splits.items():
-        found[name] = []
-        listed = zip(part.names(name), part.shards.bytes, part.shards.records, strict=True)
-        for shard, size_bytes, records in listed:
-            present = check_shard(folder, shard, size_bytes, allow_missing=allow_missing)
-            if present is not None:
-                found[name].append((present, records))
+        check = partial(_present, folder, allow_missing=allow_missing)
+        listed = list(zip(part.names(name), part.shards.bytes, strict=True))
+        present = each(check, listed, remote=is_remote(folder))
+        found[name] = [
+            (shard, records)
+            for shard, records in zip(present, part.shards.records, strict=True)
+            if shard is not None
+        ]
     if schema is None:
         with located(path=manifest_path(folder)):
             schema = Schema.from_dict(manifest.schema)
@@ -87,6 +91,10 @@ def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Data
         for name, shards in found.items()
     ]
     return Dataset(splits, declared)
+
+
+def _present(folder: str, listed: tuple[str, int], *, allow_missing: bool) -> str | None:
+    return check_shard(folder, *listed, allow_missing=allow_missing)
 
 
 def _listed_by_tfds(

@@ -20,6 +20,7 @@ import numpy as np
 from rekord import _core
 from rekord.dataset.order import Ids
 from rekord.dataset.recipes import Recipe
+from rekord.dataset.selection import Selection
 from rekord.dataset.split import Map, Split
 from rekord.errors import RekordError, error
 
@@ -101,7 +102,7 @@ class Drawn(Split):
             )
         return self._drawing.recipe(shuffled=bool(shuffle), seed=int(seed))
 
-    def _copy(self, *, ids: Ids | None, map: Map) -> Drawn:
+    def _copy(self, *, ids: Selection | None, map: Map) -> Drawn:
         return type(self)(self._base, self._drawing, map=map)
 
     def _no_view(self, method: str) -> RekordError:

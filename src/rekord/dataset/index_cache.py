@@ -40,25 +40,33 @@ def cache_folder() -> str | None:
 
 def cached(path: str, size_bytes: int, mtime_ns: int) -> IndexFile | None:
     """The index of a file that is still as it was then."""
+    found = kept(path)
+    if found is None or (found.told.file_bytes, found.told.mtime_ns) != (size_bytes, mtime_ns):
+        return None
+    return found
+
+
+def kept(path: str) -> IndexFile | None:
+    """What is kept in the place of a path."""
     place = _entry(path)
     found = None if place is None else read_index_file(place)
-    if (
-        place is None
-        or found is None
-        or (found.told.file_bytes, found.told.mtime_ns) != (size_bytes, mtime_ns)
-    ):
-        return None
-    with suppress(OSError):
-        os.utime(place)  # what is used stays longest
+    if place is not None and found is not None:
+        with suppress(OSError):
+            os.utime(place)  # what is used stays longest
     return found
 
 
 def keep(path: str, size_bytes: int, mtime_ns: int, offsets: Offsets, compression: str) -> None:
     """Keep an index for the next time, in place of an older one of the same file."""
+    content = offsets_file(offsets, file_bytes=size_bytes, mtime_ns=mtime_ns, compression=compression)
+    keep_content(path, content)
+
+
+def keep_content(path: str, content: bytes) -> None:
+    """Keep the bytes of an index file, as they are, in the place of a path."""
     place = _entry(path)
     if place is None:
         return
-    content = offsets_file(offsets, file_bytes=size_bytes, mtime_ns=mtime_ns, compression=compression)
     staged = f"{place}.{secrets.token_hex(4)}{_UNFINISHED}"
     try:
         os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)

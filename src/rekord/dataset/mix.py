@@ -10,16 +10,13 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from rekord import _core
-from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.drawn import WORD, Drawn, Quotas, checked_share, shared_out
-from rekord.dataset.lazy_schema import LazySchema
+from rekord.dataset.joined import joined_schema, joined_shards
 from rekord.dataset.order import Ids
 from rekord.dataset.recipes import Recipe
-from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
-from rekord.schema import Schema, compat
 
 Length: TypeAlias = 'int | Literal["sum", "shortest", "longest"]'
 
@@ -32,17 +29,13 @@ def mix(parts: Sequence[tuple[Split | Dataset, float]], *, length: Length = "sum
     said. A split that is too small for its share is repeated evenly; one that is too large goes on in the next epoch.
     """
     splits, shares = _checked_parts(parts)
-    schema = _agreed(splits)
+    schema = joined_schema(splits)
     sizes = [len(split) for split in splits]
     for number, size in enumerate(sizes):
         if not size:
             raise _no_mix(f"part {number} has no records", "records in every part", "none", "leave it out")
     quotas = _quotas(sizes, shares, length)
-    counted = all(split._shards.counted for split in splits)
-    shards = Shards(
-        [path for split in splits for path in split.paths],
-        [count for split in splits for count in split._shards.counts] if counted else None,
-    )
+    shards = joined_shards([split._shards for split in splits])
     told = hashlib.sha256("\0".join(split.digest() for split in splits).encode()).hexdigest()
     base = Split("mix", shards, schema, digest=told)
     return Drawn(base, Mixture(SplitParts(tuple(splits)), quotas))
@@ -101,17 +94,6 @@ class Mixture:
         return Quotas(self.parts, self.quotas, shuffled, seed, {"mixed": [one.to_dict() for one in parts]})
 
 
-class _Agreed(LazySchema):
-    """The schema of a mixture: as strict about keys that it lacks as those of its parts were."""
-
-    def __init__(self, paths: Sequence[str], schema: Schema, *, strict: bool) -> None:
-        super().__init__(paths, schema, None)
-        self._strict = strict
-
-    def plan(self, columns: tuple[str, ...] | None) -> CodecPlan:
-        return compile_plan(self.get(), columns, strict=self._strict)
-
-
 def _checked_parts(parts: object) -> tuple[list[Split], list[Fraction]]:
     given = list(parts) if isinstance(parts, (list, tuple)) else []
     splits: list[Split] = []
@@ -147,39 +129,6 @@ def _checked_parts(parts: object) -> tuple[list[Split], list[Fraction]]:
             "rk.mix([(a, 0.7), (b, 0.3)])",
         )
     return splits, shares
-
-
-def _agreed(splits: Sequence[Split]) -> LazySchema:
-    """A schema of one of them that reads the records of all."""
-    schemas = [split.schema for split in splits]
-    for number, one in enumerate(schemas[1:], 1):
-        different = sorted(set(schemas[0]) ^ set(one))
-        if different:
-            raise _no_mix(
-                f"parts 0 and {number} have different columns",
-                f"`{different[0]}` in both of them"[:60],
-                f"{len(different)} that only one of them has",
-                "open each with one schema that has the columns they share: rk.open(path, schema=…)",
-            )
-    failed = ""
-    for candidate in schemas:
-        changes = [
-            f"`{change.column}`: {change.what}"
-            for one in schemas
-            for change in compat(one, candidate).changes
-            if change.verdict == "breaking"
-        ]
-        if not changes:
-            paths = [path for split in splits for path in split.paths]
-            # A declared schema allows for keys that it does not name.
-            return _Agreed(paths, candidate, strict=all(s._schema.plan(None).inferred for s in splits))
-        failed = failed or changes[0]
-    raise _no_mix(
-        "no one of the schemas reads the records of all parts",
-        "schemas that are equal, or one that is wider than the others",
-        failed[:60],
-        "open each with one schema that fits all: rk.open(path, schema=…)",
-    )
 
 
 def _quotas(sizes: Sequence[int], shares: Sequence[Fraction], length: object) -> Ids:

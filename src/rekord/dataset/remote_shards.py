@@ -1,6 +1,6 @@
 """Records of shards elsewhere in any order: fetched as ranges, or as blocks that are kept for the next batch.
 
-A block-wise order asks for every record of a block within a few batches, so a block is fetched once, whole. Of records
+A block-wise order asks for all records of a block within a few batches, so a block is fetched once, whole. Of records
 that are scattered only their own ranges are fetched, neighbours together, those of all shards side by side.
 """
 
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from rekord.dataset.index import BLOCK_BYTES, Offsets
 from rekord.dataset.order import WINDOW_BLOCKS, Ids
@@ -53,29 +55,27 @@ class Piece:
 class RemoteShard:
     """One plain shard elsewhere, with its index.
 
-    Its blocks are those of a block-wise order, `block_records` long and counted from record number `start` of all;
-    where that is not said, and wherever records are long, about BLOCK_BYTES long.
+    Its blocks are those of a block-wise order, `block_records` long and counted from record 0 of all; `start` is the
+    number of the shard's first one. Where records are long, or no order is known, they have about BLOCK_BYTES.
     """
 
-    def __init__(self, path: str, index: ShardIndex, *, start: int = 0, block_records: int | None = None) -> None:
+    def __init__(
+        self, path: str, index: ShardIndex, *, start: int = 0, block_records: int | None = None
+    ) -> None:
         self.path = path
         self.index = index
-        self._borders = _borders(index.offsets, start, block_records)
+        self._borders = _borders(index.offsets, index.stamp[0], start, block_records)
 
     def blocks(self, records: Ids) -> tuple[Ids, Ids]:
         """The first record of the block that holds each record, and the first one behind that block."""
         which = np.searchsorted(self._borders, records, side="right") - 1
         return self._borders[which], self._borders[which + 1]
 
-    def extents(self, firsts: Ids, ends: Ids) -> tuple[Ids, Ids]:
-        """From which byte to which the records from each first one to before each end reach."""
-        offsets = self.index.offsets
-        last = len(offsets)
-        begins = offsets[firsts].astype(np.int64)
-        behind = offsets[np.minimum(ends, last - 1)].astype(np.int64)
-        return begins, np.where(ends < last, behind, self.index.stamp[0])
+    def bytes_before(self, records: Ids) -> Ids:
+        """Where the frames of some records begin; that of the one behind the last is the end of the file."""
+        return _bytes_before(self.index.offsets, self.index.stamp[0], records)
 
-    def piece(self, first: int, end: int, data: bytes) -> Piece:
+    def piece(self, first: int, data: bytes, end: int) -> Piece:
         """What was fetched of the records from `first` to before `end`."""
         offsets = self.index.offsets[first:end]
         return Piece(first, data, offsets - offsets[0])
@@ -152,25 +152,123 @@ def fetch(
 
     `in_blocks` says that other records of the same blocks will be asked for soon.
     """
-    plans = [_Plan(shard, np.unique(records)) for shard, records in asked]
+    plans = [_Plan(shard, records) for shard, records in asked]
     # Whole blocks only where they can be kept: records all over a dataset would bring all of it, again and again.
-    all_fit = sum(plan.block_bytes(plan.all_blocks) for plan in plans) <= pieces.most_bytes
-    if not (in_blocks and all_fit):
-        dense = [plan.dense_blocks() for plan in plans]
-        dense_fit = sum(plan.block_bytes(some) for plan, some in zip(plans, dense, strict=True))
-        for plan, some in zip(plans, dense, strict=True):
-            plan.choose(some if dense_fit <= pieces.most_bytes else [], pieces)
+    for choice in ("all", "dense", "none") if in_blocks else ("dense", "none"):
+        chosen = [plan.blocks_worth_it(choice) for plan in plans]
+        if (
+            sum(int(plan.block_bytes[some].sum()) for plan, some in zip(plans, chosen, strict=True))
+            <= pieces.most_bytes
+        ):
+            break
+    for plan, some in zip(plans, chosen, strict=True):
+        plan.settle(some, pieces)
     shards = {plan.shard.path: plan.shard for plan in plans}
+    whole = [key for plan in plans for key in plan.parts(whole=True)]
+    rest = [key for plan in plans for key in plan.parts(whole=False)]
+    blocks = pieces.get(whole, partial(_bring, shards))
+    ranges = iter(_bring(shards, rest))
+    return [plan.files(blocks, ranges) for plan in plans]
 
-    def bring(keys: list[Key]) -> list[Piece]:
-        wanted = []
-        for path, _, first, end in keys:
-            begins, ends = shards[path].extents(np.array([first]), np.array([end]))
-            wanted.append((path, int(begins[0]), int(ends[0])))
-        found = REMOTE.ranges(wanted)
-        return [shards[key[0]].piece(key[2], key[3], data) for key, data in zip(keys, found, strict=True)]
 
-    blocks = pieces.get([key for plan in plans for key in plan.keys()], bring)
-    runs = [run for plan in plans for run in plan.runs()]
-    fetched = iter(REMOTE.ranges(runs))
-    return [plan.files(records, blocks, fetched) for plan, (_, records) in zip(plans, asked, strict=True)]
+class _Plan:
+    """How the records of one shard are fetched: in parts, each a whole block or a range of near records."""
+
+    def __init__(self, shard: RemoteShard, records: Ids) -> None:
+        self.shard = shard
+        self._records = records
+        self._wanted, self._places = np.unique(records, return_inverse=True)
+        self._begins, self._ends = shard.bytes_before(self._wanted), shard.bytes_before(self._wanted + 1)
+        firsts, behind = shard.blocks(self._wanted)
+        self._new_block = _changes(firsts)
+        self._block = np.cumsum(self._new_block) - 1  # of each record that is wanted
+        self._firsts, self._behind = firsts[self._new_block], behind[self._new_block]
+        self.block_bytes = shard.bytes_before(self._behind) - shard.bytes_before(self._firsts)
+        self._part = self._block
+        self._parts: list[tuple[Key, bool]] = []
+
+    def blocks_worth_it(self, choice: str) -> npt.NDArray[np.bool_]:
+        """Which blocks to fetch whole: all, none, or those that cost less than the ranges of their records."""
+        if choice != "dense":
+            return np.full(len(self._firsts), choice == "all")
+        between = self._begins[1:] - self._ends[:-1]
+        apart = self._new_block.copy()
+        apart[1:] |= between > NEAR_BYTES
+        covered = self._ends - self._begins
+        covered[1:] += np.where(apart[1:], 0, between)
+        at = np.flatnonzero(self._new_block)
+        dense: npt.NDArray[np.bool_] = (
+            (np.add.reduceat(apart.astype(np.int64), at) >= _DENSE_RANGES)
+            | (2 * np.add.reduceat(covered, at) >= self.block_bytes)
+            | (self.block_bytes <= NEAR_BYTES)
+        )
+        return dense
+
+    def settle(self, whole: npt.NDArray[np.bool_], pieces: Pieces) -> None:
+        """Cut what is wanted into parts; blocks that are here already are used anyway."""
+        keys = [self._key(*pair) for pair in zip(self._firsts.tolist(), self._behind.tolist(), strict=True)]
+        whole = whole | np.array([pieces.has(key) for key in keys], np.bool_)
+        in_block = whole[self._block]
+        apart = _changes(in_block) | (self._new_block & in_block)
+        apart[1:] |= ~in_block[1:] & (self._begins[1:] - self._ends[:-1] > NEAR_BYTES)
+        # Long stretches are cut, so that their parts come side by side.
+        stretch = self._begins[np.flatnonzero(apart)][np.cumsum(apart) - 1]
+        apart |= ~in_block & _changes((self._begins - stretch) // BLOCK_BYTES)
+        self._part = np.cumsum(apart) - 1
+        lows = np.flatnonzero(apart)
+        highs = np.append(lows[1:], len(self._wanted)) - 1
+        for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
+            if in_block[low]:
+                self._parts.append((keys[int(self._block[low])], True))
+            else:
+                self._parts.append((self._key(int(self._wanted[low]), int(self._wanted[high]) + 1), False))
+
+    def parts(self, *, whole: bool) -> list[Key]:
+        """The blocks that are needed, or the ranges."""
+        return [key for key, is_block in self._parts if is_block == whole]
+
+    def files(self, blocks: dict[Key, Piece], ranges: Iterator[Piece]) -> tuple[list[File], Ids, Ids]:
+        """What came, as the core gathers from it."""
+        parts = [blocks[key] if is_block else next(ranges) for key, is_block in self._parts]
+        which = self._part[self._places.reshape(-1)]
+        firsts = np.array([part.first for part in parts], np.int64)
+        return [part.file() for part in parts], which, self._records - firsts[which]
+
+    def _key(self, first: int, end: int) -> Key:
+        return self.shard.path, self.shard.index.stamp, first, end
+
+
+def _bring(shards: dict[str, RemoteShard], keys: list[Key]) -> list[Piece]:
+    extents = [shards[path].bytes_before(np.array([first, end])) for path, _, first, end in keys]
+    wanted = [(key[0], int(begin), int(end)) for key, (begin, end) in zip(keys, extents, strict=True)]
+    found = REMOTE.ranges(wanted)
+    return [
+        shards[path].piece(first, data, end) for (path, _, first, end), data in zip(keys, found, strict=True)
+    ]
+
+
+def _changes(values: Any) -> npt.NDArray[np.bool_]:
+    """Where another value begins; the first one does."""
+    changes = np.ones(len(values), np.bool_)
+    changes[1:] = values[1:] != values[:-1]
+    return changes
+
+
+def _bytes_before(offsets: Offsets, size_bytes: int, records: Ids) -> Ids:
+    last = len(offsets) - 1
+    begins = offsets[np.minimum(records, last)].astype(np.int64)
+    return np.where(records <= last, begins, size_bytes)
+
+
+def _borders(offsets: Offsets, size_bytes: int, start: int, block_records: int | None) -> Ids:
+    """The first record of every block, and the number of all records behind the last."""
+    count = len(offsets)
+    by_bytes = np.flatnonzero(_changes(offsets // BLOCK_BYTES)).astype(np.int64)
+    if block_records is None:
+        return np.append(by_bytes, count)
+    by_order = np.arange(-start % block_records, count, block_records, dtype=np.int64)
+    borders = np.unique(np.concatenate([np.array([0, count], np.int64), by_order]))
+    # What is said of blocks may come from a file: none is longer than its bytes allow.
+    long = np.diff(_bytes_before(offsets, size_bytes, borders)) > 2 * BLOCK_BYTES
+    cut = long[np.searchsorted(borders, by_bytes, side="right") - 1]
+    return np.union1d(borders, by_bytes[cut])

@@ -22,6 +22,7 @@ from rekord.dataset.foreign_index import ascends, beside, fits, frame_bytes
 from rekord.dataset.index import IndexFile, Offsets, compact, index_path, read_index_file
 from rekord.dataset.index_cache import CACHED_BYTES, cached, keep
 from rekord.dataset.read import explain, open_frames, open_slabs
+from rekord.dataset.remote_index import remote_index_file
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.records.compress import FLUSH_BYTES, FlushPoint
@@ -87,7 +88,7 @@ def front_only(path: str) -> str | None:
     compression = compression_of(path)
     if compression == "none":
         return None
-    written = read_index_file(index_path(path))
+    written = _written(path)
     found = None if written is None else _fitting(path, stamp, written, "written")
     return compression if found is None or found.flush_points is None else None
 
@@ -135,7 +136,7 @@ def _remembered(path: str, found: ShardIndex) -> ShardIndex:
 
 def _looked_up(path: str, stamp: Stamp) -> ShardIndex:
     size_bytes, mtime_ns, _ = stamp
-    written = read_index_file(index_path(path))
+    written = _written(path)
     if written is not None and (found := _fitting(path, stamp, written, "written")) is not None:
         return found
     if size_bytes < CACHED_BYTES:
@@ -150,6 +151,12 @@ def _looked_up(path: str, stamp: Stamp) -> ShardIndex:
     found = _found_out(path, stamp)
     keep(path, size_bytes, mtime_ns, found.offsets, found.compression)
     return found
+
+
+def _written(path: str) -> IndexFile | None:
+    """The index file that belongs to a shard."""
+    place = index_path(path)
+    return remote_index_file(place) if is_remote(place) else read_index_file(place)
 
 
 def _fitting(path: str, stamp: Stamp, file: IndexFile, origin: Origin) -> ShardIndex | None:

@@ -11,16 +11,17 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
+from time import monotonic
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from rekord import _core
-from rekord.dataset.fetched import FetchedShard, fetch
 from rekord.dataset.inflated import Blocks, InflatedShard
 from rekord.dataset.manifest import MANIFEST
 from rekord.dataset.order import Ids
+from rekord.dataset.remote_shards import KEPT_BYTES, Pieces, RemoteShard, fetch
 from rekord.dataset.shard_index import (
     ShardIndex,
     Stamp,
@@ -32,8 +33,15 @@ from rekord.dataset.shard_index import (
 )
 from rekord.errors import RekordError, error
 from rekord.location import Location
+from rekord.storage.anywhere import each
 from rekord.storage.files import LOCAL, read_error
 from rekord.storage.remote import is_remote
+
+LOOK_AGAIN_SECONDS = 30.0
+"""So often a file elsewhere is asked whether it has changed: to ask for every batch would be a request each."""
+
+_INDEXED_AT_ONCE = 4
+"""So many files elsewhere are looked through side by side; each has some megabytes on their way."""
 
 MOST_OPEN = 1024
 """So many shards are open at a time. A mapped one holds no file descriptor, only a range of addresses."""
@@ -50,28 +58,47 @@ class Gathered:
 class Shards:
     """The shards of a split. Counts and indexes are looked up when they are needed; safe to share by threads.
 
-    Where `counts` come from a file, `told_by` is its name.
+    Where `counts` come from a file, `told_by` is its name. Of shards elsewhere blocks of `block_records` are fetched
+    whole, where that is given.
     """
 
     def __init__(
-        self, paths: Sequence[str], counts: Sequence[int] | None = None, *, told_by: str = MANIFEST
+        self,
+        paths: Sequence[str],
+        counts: Sequence[int] | None = None,
+        *,
+        told_by: str = MANIFEST,
+        block_records: int | None = None,
     ) -> None:
         self.paths = tuple(paths)
+        self.remote = any(is_remote(path) for path in self.paths)
+        self._block_records = block_records
         self._told = None if counts is None else tuple(counts)
         self._told_by = told_by
         self._counts = self._told
         self._starts: Ids | None = None
         self._stamps: dict[int, Stamp] = {}
         self._open: OrderedDict[int, _Opened] = OrderedDict()
-        self._blocks = Blocks()
+        self._looked: dict[int, float] = {}  # when shards elsewhere were last asked whether they changed
+        self._blocks = Blocks() if block_records is None else Blocks(KEPT_BYTES)
+        self._pieces = Pieces()
+        self._process = os.getpid()
         self._in_any_order = False
         self._lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"paths": self.paths, "told": self._told, "told_by": self._told_by, "counts": self._counts}
+        return {
+            "paths": self.paths,
+            "told": self._told,
+            "told_by": self._told_by,
+            "counts": self._counts,
+            "block_records": self._block_records,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["paths"], state["told"], told_by=state["told_by"])  # type: ignore[misc]
+        self.__init__(  # type: ignore[misc]
+            state["paths"], state["told"], told_by=state["told_by"], block_records=state["block_records"]
+        )
         self._counts = state["counts"]
 
     @property
@@ -83,7 +110,7 @@ class Shards:
     def counts(self) -> tuple[int, ...]:
         """The number of records of each shard."""
         if self._counts is None:
-            found = [shard_index(path) for path in self.paths]
+            found = each(shard_index, self.paths, remote=self.remote, at_once=_INDEXED_AT_ONCE)
             with self._lock:
                 for shard, index in enumerate(found):
                     self._stamps.setdefault(shard, index.stamp)
@@ -118,11 +145,20 @@ class Shards:
         """Raise where a file can only be read from its front, before anything is counted or shuffled."""
         if self._in_any_order or self._told is not None:
             return  # what a manifest lists has an index; where that is lost, it is said when it is needed
-        for path in self.paths:
-            compression = front_only(path)
+        for path, compression in zip(
+            self.paths, each(front_only, self.paths, remote=self.remote), strict=True
+        ):
             if compression is not None:
                 raise only_from_the_front(path, compression)
         self._in_any_order = True
+
+    def in_blocks(self, records: int) -> Shards:
+        """The same shards for an order of blocks of so many records: elsewhere each is fetched once, whole."""
+        if not self.remote:
+            return self
+        shards = Shards(self.paths, self._told, told_by=self._told_by, block_records=records)
+        shards._counts, shards._stamps = self._counts, self._stamps
+        return shards
 
     def gather(self, ids: Ids, pool: _core.Pool) -> Gathered:
         """The frames of these records."""
@@ -161,18 +197,42 @@ class Shards:
         with self._lock:
             self._open.clear()
         self._blocks.clear()
+        self._pieces.clear()
 
     def _gather(self, ids: Ids, pool: _core.Pool) -> tuple[Gathered, dict[int, _Opened]]:
         shards, records = self.locate(ids)
         used, which = np.unique(shards, return_inverse=True)
+        if (
+            self._process != os.getpid()
+        ):  # the lock may have been held, for a request, when the process was forked
+            self._process, self._lock = os.getpid(), Lock()
         with self._lock:
+            self._open_remote([int(shard) for shard in used if is_remote(self.paths[shard])])
             opened = {int(shard): self._opened(int(shard), len(used)) for shard in used}
-        files, numbers = _pieces(list(opened.values()), which, records)
-        gathered: Any = _core.gather(pool, files, which.astype(np.int64), numbers)
+        files, which, numbers = self._files(list(opened.values()), which.astype(np.int64), records)
+        gathered: Any = _core.gather(pool, files, which, numbers)
         if isinstance(gathered, int):
             one = opened[int(shards[gathered])]
             raise changed(one.path, one.index.stamp, None)
         return Gathered(*gathered), opened
+
+    def _files(self, opened: Sequence[_Opened], which: Ids, records: Ids) -> tuple[list[Any], Ids, Ids]:
+        """What the core gathers from: files, the file of each record, and its number there."""
+        files: list[Any] = [one.indexed() if isinstance(one, _Mapped) else None for one in opened]
+        places, numbers = which, records
+        if any(one is None for one in files):
+            places, numbers = which.copy(), records.copy()
+        for i, one in enumerate(opened):
+            if isinstance(one, InflatedShard):
+                files[i], numbers[which == i] = one.cut(records[which == i])
+        remote = [(i, one) for i, one in enumerate(opened) if isinstance(one, RemoteShard)]
+        asked = [(one, records[which == i]) for i, one in remote]
+        fetched = fetch(asked, self._pieces, in_blocks=self._block_records is not None) if asked else []
+        for (i, _), (parts, part, number) in zip(remote, fetched, strict=True):
+            numbers[which == i] = number
+            places[which == i] = len(files) + part
+            files += parts
+        return [(b"", b"", 8) if file is None else file for file in files], places, numbers
 
     def _mend(self, opened: dict[int, _Opened]) -> bool:
         """Whether the index of one of these was not one of its file. Where the file is damaged, that is raised."""
@@ -189,7 +249,7 @@ class Shards:
     def _opened(self, shard: int, at_once: int) -> _Opened:
         path = self.paths[shard]
         found = self._open.get(shard)
-        if isinstance(found, FetchedShard):  # asking again would be a request for every batch
+        if found is not None and is_remote(path):
             self._open.move_to_end(shard)
             return found
         stamp = stamp_of(path)
@@ -204,6 +264,29 @@ class Shards:
         self._open.move_to_end(shard)
         return found
 
+    def _open_remote(self, shards: Sequence[int]) -> None:
+        """Open shards elsewhere that are not, and ask now and then whether the others have changed: side by side."""
+        if not shards:
+            return
+        now = monotonic()
+        new = [shard for shard in shards if shard not in self._open]
+        due = [
+            shard
+            for shard in shards
+            if shard in self._open and now - self._looked.get(shard, now) >= LOOK_AGAIN_SECONDS
+        ]
+        opened = each(self._new, new, remote=True)
+        stamps = each(lambda shard: stamp_of(self.paths[shard]), due, remote=True)
+        found = [(shard, one.index.stamp) for shard, one in zip(new, opened, strict=True)]
+        for shard, stamp in [*found, *zip(due, stamps, strict=True)]:
+            before = self._stamps.setdefault(shard, stamp)
+            if before != stamp:
+                raise changed(self.paths[shard], before, stamp)
+            self._looked[shard] = now
+        self._open.update(zip(new, opened, strict=True))
+        while len(self._open) > max(MOST_OPEN, len(shards)):
+            self._open.popitem(last=False)
+
     def _new(self, shard: int) -> _Opened:
         path = self.paths[shard]
         expected = None if self._counts is None else self._counts[shard]
@@ -211,7 +294,10 @@ class Shards:
         if expected is not None and len(index.offsets) != expected:
             raise self._miscounted(shard, expected, len(index.offsets))
         if index.compression == "none":
-            return FetchedShard(path, index) if is_remote(path) else _Mapped(path, index)
+            if not is_remote(path):
+                return _Mapped(path, index)
+            start = int(self.starts[shard])
+            return RemoteShard(path, index, start=start, block_records=self._block_records)
         if index.flush_points is None:
             raise only_from_the_front(path, index.compression)
         return InflatedShard(path, index, self._blocks)
@@ -253,24 +339,7 @@ class _Mapped:
         return self._bytes, offsets, offsets.dtype.itemsize
 
 
-_Opened: TypeAlias = "_Mapped | InflatedShard | FetchedShard"
-
-
-def _pieces(opened: Sequence[_Opened], which: Ids, records: Ids) -> tuple[list[Any], Ids]:
-    """What the core gathers from, for each shard, and the numbers of the records there."""
-    files: list[Any] = [one.indexed() if isinstance(one, _Mapped) else None for one in opened]
-    cut: list[tuple[int, tuple[Any, Ids]]] = []
-    remote = [i for i, one in enumerate(opened) if isinstance(one, FetchedShard)]
-    wanted = [(one, records[which == i]) for i, one in enumerate(opened) if isinstance(one, FetchedShard)]
-    cut += zip(remote, fetch(wanted), strict=True)
-    cut += [
-        (i, one.cut(records[which == i])) for i, one in enumerate(opened) if isinstance(one, InflatedShard)
-    ]
-    numbers = records.copy() if cut else records
-    for i, (file, places) in cut:
-        files[i] = file
-        numbers[which == i] = places
-    return files, numbers
+_Opened: TypeAlias = "_Mapped | InflatedShard | RemoteShard"
 
 
 def only_from_the_front(path: str, compression: str) -> RekordError:

@@ -19,10 +19,13 @@ from rekord.dataset.indexed import IndexedDecoder
 from rekord.dataset.lazy_schema import LazySchema
 from rekord.dataset.order import Ids, Order, OrderKind, checked_seed
 from rekord.dataset.recipes import FileOrder, Recipe, Selected, Whole
+from rekord.dataset.selection import Selection, cut, numbers_at, selected
 from rekord.dataset.shards import Shards
 from rekord.dataset.steps import Remainder, checked_ranks
 from rekord.errors import error
 from rekord.schema import Schema
+from rekord.storage.anywhere import ANYWHERE, each
+from rekord.storage.files import Stat
 
 Shuffle: TypeAlias = 'bool | Literal["exact", "block"]'
 Fill: TypeAlias = "Mapping[str, Any] | None"
@@ -43,19 +46,23 @@ class Split:
         shards: Shards,
         schema: LazySchema,
         *,
-        ids: Ids | None = None,
+        ids: Selection | None = None,
         map: Map = None,
         block_records: int | None = None,
         digest: str | None = None,
     ) -> None:
-        self.name = name
+        self._name = name
         self._shards = shards
         self._schema = schema
         self._ids = ids
         self._map = map
         self._block_records = block_records
         self._digest = digest
-        self._decoder: IndexedDecoder | None = None
+
+    @property
+    def name(self) -> str:
+        """What the dataset calls it."""
+        return self._name
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -72,7 +79,7 @@ class Split:
 
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, slice):
-            return self._view(self._all_ids()[which])
+            return self._view(cut(self._all_ids(), _checked_slice(which, len(self))))
         self._shards.check_any_order()
         if isinstance(which, (list, tuple, np.ndarray, range)):
             return self._mapped(self._at(self._checked_ids(which)))
@@ -82,19 +89,21 @@ class Split:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The rows one by one, in order."""
-        for batch in self.batches(_FILTERED_ROWS):
+        batches, before = self.batches(_FILTERED_ROWS), 0
+        for batch in batches:
             names = list(batch)
-            rows = len(batch[names[0]]) if names else 0
+            rows = len(batch[names[0]]) if names else batches.consumed - before
+            before = batches.consumed
             for row in range(rows):
                 yield {name: batch[name][row] for name in names}
 
     def take(self, count: int) -> Split:
         """A view of the first records."""
-        return self._view(self._all_ids()[: checked_count("count", count, least=0)])
+        return self._view(cut(self._all_ids(), slice(checked_count("count", count, least=0))))
 
     def select(self, numbers: Sequence[int]) -> Split:
         """A view of these records, in this order; one that is named twice comes twice."""
-        return self._view(self._checked_ids(numbers))
+        return self._view(selected(self._checked_ids(numbers)))
 
     def filter(self, keep: Callable[[dict[str, Any]], Any], *, columns: Sequence[str] | None = None) -> Split:
         """A view of the rows that `keep` is true of. They are read once, now: only `columns`, where given."""
@@ -107,15 +116,22 @@ class Split:
                 do="filter(lambda row: row['label'] == 1, columns=['label'])",
             )
         kept: list[int] = []
-        first = 0
-        for batch in self.batches(_FILTERED_ROWS, columns=columns):
-            names = list(batch)
-            rows = len(batch[names[0]]) if names else 0
+        batches, first = self.batches(_FILTERED_ROWS, columns=columns), 0
+        for batch in batches:
+            names, rows = list(batch), batches.consumed - first
+            if names and len(batch[names[0]]) != rows:
+                raise error(
+                    "U605",
+                    "`filter` cannot tell which records these rows are: `map` changed their number",
+                    expected=f"a function that gives {rows:,} rows for {rows:,}",
+                    found=f"{len(batch[names[0]]):,} rows",
+                    do="filter first, and map what it gives",
+                )
             for row in range(rows):
                 if keep({name: batch[name][row] for name in names}):
                     kept.append(first + row)
             first += rows
-        return self._view(self._numbered(np.array(kept, np.int64)))
+        return self._view(selected(self._numbered(np.array(kept, np.int64))))
 
     def map(self, function: Callable[[Batch], Any]) -> Split:
         """The same records with a function applied to every batch, after those that were applied before."""
@@ -154,7 +170,8 @@ class Split:
         the largest. EXIF turns no image, alpha is dropped, and of 16 bits the upper 8 are kept, as TensorFlow does.
 
         `shuffle` is exact: every order of all records is possible, computed from `seed` and `epoch`, not stored;
-        "block" shuffles blocks of neighbours, for storage that reads those much faster. Ranks of a `world` share
+        "block" shuffles blocks of neighbours, for storage that reads those much faster. True is "block" where a
+        file is in a remote place, else "exact". Ranks of a `world` share
         each epoch: nothing twice, nothing lost. What does not fill a step of all ranks is kept, dropped, or padded
         from the epoch's start.
 
@@ -213,10 +230,12 @@ class Split:
         needs_names = fill or pad
         names = wanted if wanted is not None else tuple(self.schema) if needs_names else ()
         finish = finisher(names, fill=fill, ragged=ragged, pad=pad, map=composed(self._map, map))
+        recipe = self._recipe(shuffle, seed, size) if recipe is None else recipe
+        order = recipe.order if isinstance(recipe, (Whole, Selected)) else None
         return Request(
-            shards=self._shards,
+            shards=self._shards.in_blocks(order.block) if order and order.kind == "block" else self._shards,
             plan=_Plan(self._schema, wanted),
-            recipe=self._recipe(shuffle, seed, size) if recipe is None else recipe,
+            recipe=recipe,
             batch_size=checked_count("batch_size", batch_size, least=1),
             split=self.name,
             dataset=self.digest,
@@ -466,10 +485,9 @@ class Split:
         """What tells the files of this split from others: of the manifest, or of names, sizes and times."""
         if self._digest is None:
             told = hashlib.sha256()
-            for path in self.paths:
-                found = os.stat(path)
+            for path, found in zip(self.paths, self._stats(), strict=True):
                 told.update(
-                    f"{os.path.basename(path)}\0{found.st_size}\0{found.st_mtime_ns}\0".encode(
+                    f"{os.path.basename(path)}\0{found.size_bytes}\0{found.mtime_ns}\0".encode(
                         errors="replace"
                     )
                 )
@@ -488,6 +506,8 @@ class Split:
                 do="shuffle=True",
             )
         kind = kinds[shuffle]
+        if shuffle is True and self._shards.remote:
+            kind = "block"  # there neighbours come together, and each of them alone would be a request
         if kind == "sequential" and self._ids is None:
             return FileOrder(self._shards)
         block = self._usual_block() if kind == "block" else 1
@@ -496,9 +516,12 @@ class Split:
 
     def _usual_block(self) -> int:
         if self._block_records is None:
-            size_bytes = sum(os.stat(path).st_size for path in self.paths)
-            self._block_records = max(1, BLOCK_BYTES * len(self._shards) // max(size_bytes, 1))
-        return self._block_records
+            size_bytes = sum(found.size_bytes for found in self._stats())
+            self._block_records = BLOCK_BYTES * len(self._shards) // max(size_bytes, 1)
+        return max(1, self._block_records)  # a manifest may say anything
+
+    def _stats(self) -> list[Stat]:
+        return each(ANYWHERE.stat, self.paths, remote=self._shards.remote)
 
     def _at(self, ids: Ids) -> dict[str, Column]:
         plan = self._schema.plan(None)
@@ -514,11 +537,11 @@ class Split:
         size = checked_pictures(decode, resize)
         return pictures_of(self.schema, columns, size) if decode else None
 
-    def _all_ids(self) -> Ids:
-        return np.arange(len(self._shards), dtype=np.int64) if self._ids is None else self._ids
+    def _all_ids(self) -> Selection:
+        return range(len(self._shards)) if self._ids is None else self._ids
 
     def _numbered(self, numbers: Ids) -> Ids:
-        return numbers if self._ids is None else self._ids[numbers]
+        return numbers if self._ids is None else numbers_at(self._ids, numbers)
 
     def _checked_ids(self, numbers: Any) -> Ids:
         size = len(self)
@@ -527,18 +550,16 @@ class Split:
             given = np.flatnonzero(given)
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise _no_records(numbers, "a list of whole numbers")
+        outside = (given < -size) | (given >= size)  # before they are int64: of 2^64 - 1 that makes -1
+        if outside.any():
+            raise _no_records(int(given[outside][0]), f"numbers from {-size:,} to {size - 1:,}")
         ids = given.astype(np.int64)
-        ids = np.where(ids < 0, ids + size, ids)
-        if ids.size and (ids.min() < 0 or ids.max() >= size):
-            raise _no_records(
-                int(given[(ids < 0) | (ids >= size)][0]), f"numbers from {-size:,} to {size - 1:,}"
-            )
-        return self._numbered(ids)
+        return self._numbered(np.where(ids < 0, ids + size, ids))
 
-    def _view(self, ids: Ids) -> Split:
+    def _view(self, ids: Selection) -> Split:
         return self._copy(ids=ids, map=self._map)
 
-    def _copy(self, *, ids: Ids | None, map: Map) -> Split:
+    def _copy(self, *, ids: Selection | None, map: Map) -> Split:
         return Split(
             self.name,
             self._shards,
@@ -580,6 +601,14 @@ def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
             do=f"columns=[{columns[:60]!r}]" if isinstance(columns, str) else 'columns=["label"]',
         )
     return tuple(dict.fromkeys(given))
+
+
+def _checked_slice(which: slice, size: int) -> slice:
+    try:
+        which.indices(size)
+    except (TypeError, ValueError):
+        raise _no_records(which, "a slice of whole numbers, whose step is not 0") from None
+    return which
 
 
 def _checked_number(which: object, size: int) -> int:

@@ -74,11 +74,11 @@ def to_jax(
         threads=threads,
     )
     put = _placer(jax, sharding, device)
-    return Feed(request, _starting(request, put, sharded=sharding is not None))
+    return Feed(request, _starting(put, sharded=sharding is not None))
 
 
-def _starting(request: Request, put: Put, *, sharded: bool) -> Start:
-    def start(epoch: int, consumed: int) -> Iterator[Made]:
+def _starting(put: Put, *, sharded: bool) -> Start:
+    def start(request: Request, epoch: int, consumed: int) -> Iterator[Made]:
         placed = (
             (_placed(batch, put, sharded=sharded), after)
             for batch, after in counted(request, epoch, consumed)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from rekord.dataset.batches import Batches, Request
+from rekord.dataset.batches import Batches, Request, going_on, state_at
 from rekord.dataset.order import checked_seed
 from rekord.dataset.state import State
 from rekord.errors import error
@@ -14,13 +14,8 @@ from rekord.errors import error
 Made: TypeAlias = "tuple[dict[str, Any], int]"
 """A batch, and how many positions of the epoch are delivered, over all ranks, once it is."""
 
-Start: TypeAlias = "Callable[[int, int], Iterator[Made]]"
+Start: TypeAlias = "Callable[[Request, int, int], Iterator[Made]]"
 """Begins to make the batches of an epoch from a position on."""
-
-
-def state_at(request: Request, epoch: int, consumed: int) -> State:
-    """The state at a place of what is asked for."""
-    return State(request.dataset(), request.split, request.recipe.to_dict(), epoch, consumed)
 
 
 def begun(request: Request, epoch: int, consumed: int) -> Batches:
@@ -88,7 +83,7 @@ class Feed(Iterator["dict[str, Any]"]):
             raise StopIteration
         try:
             if self._running is None:
-                self._running = self._start(self._epoch, self._consumed)
+                self._running = self._start(self._request, self._epoch, self._consumed)
             batch, self._consumed = next(self._running)
             return batch
         except BaseException:
@@ -107,7 +102,7 @@ class Feed(Iterator["dict[str, Any]"]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, with any rank, world, batch size and columns; the order must be the same."""
         loaded = State.from_dict(state)
-        loaded.check_fits(state_at(self._request, 0, 0))
+        self._request = going_on(self._request, loaded)
         self._go_to(loaded.epoch, loaded.consumed)
 
     def close(self) -> None:

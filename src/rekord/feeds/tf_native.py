@@ -13,7 +13,7 @@ from rekord.codec.columns import Column
 from rekord.codec.decode import new_batch
 from rekord.codec.decoding_pictures import DecodedPictures
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.batches import Batches, Request
+from rekord.dataset.batches import Batches, Request, going_on
 from rekord.dataset.finish import Finish
 from rekord.dataset.state import State
 from rekord.errors import RekordError, error
@@ -72,13 +72,16 @@ class Epochs:
     def __init__(
         self, request: Request, state: Mapping[str, Any] | None, *, one_length: bool = False
     ) -> None:
+        loaded = None if state is None else State.from_dict(state)
+        if loaded is not None:
+            request = going_on(request, loaded)
         self._request = request
         self._one_length = one_length
         self._lock = Lock()
         begun = Batches(request)
         if state is not None:
             begun.load_state_dict(state)
-        consumed = 0 if state is None else State.from_dict(state).consumed
+        consumed = 0 if loaded is None else loaded.consumed
         # A state at the very end of an epoch is one at the beginning of the next.
         ended = consumed > 0 and not len(begun)
         self._begin = (begun.epoch + 1, 0) if ended else (begun.epoch, consumed)

@@ -58,18 +58,17 @@ def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int) -> Any:
         return tf.data.TFRecordDataset(path, compression_type=kind)
 
     if not shuffle and len(set(kinds)) == 1:
-        dataset = records(
-            list(own), kinds[0]
-        )  # several files in a row: faster than an interleave of one at a time
+        # Files in a row, which is faster than an interleave of one at a time.
+        dataset = records(list(own), kinds[0])
     else:
-        dataset = tf.data.Dataset.from_tensor_slices((list(own), kinds))
+        dataset = tf.data.Dataset.from_tensor_slices(
+            (tf.constant(own, tf.string, [len(own)]), tf.constant(kinds, tf.string, [len(own)]))
+        )
         if shuffle and by_file:
             # Ranks that share all files must see them in one order, whatever seeds their processes have set.
             dataset = dataset.shuffle(max(len(own), 1), seed=seed)
         cycle = min(len(own), _FILES_AT_A_TIME) if shuffle else 1
-        dataset = dataset.interleave(
-            records, cycle_length=max(cycle, 1), block_length=_RECORDS_AT_A_TIME, deterministic=True
-        )
+        dataset = dataset.interleave(records, cycle_length=max(cycle, 1), block_length=_RECORDS_AT_A_TIME)
     if not by_file:
         dataset = dataset.shard(world, rank)
     if shuffle:

@@ -9,36 +9,35 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from rekord.dataset.batches import Request, checked_count, of_worker
+from rekord.dataset.batches import Request, checked_count, going_on, of_worker, state_at
 from rekord.dataset.order import checked_seed
 from rekord.dataset.state import State
 from rekord.errors import RekordError, error
-from rekord.feeds.progress import Feed, Made, Start, begun, counted, state_at
+from rekord.feeds.progress import Feed, Made, Start, begun, counted
 from rekord.feeds.torch import tensors
 from rekord.feeds.torch_map import told_by_worker
 
 MOST_WORKERS = 256
+_BLOCKS = ("block", "window", "lanes")
+"""What a state says of a block-wise order, whatever the world is now."""
 
 
 def loader(request: Request, workers: int) -> Feed:
     """Our loader: batches are made by threads of this process, or by worker processes."""
-    return Feed(request, _by_workers(request, workers) if workers else _by_threads(request))
+    return Feed(request, _by_workers(request, workers) if workers else _by_threads)
 
 
-def _by_threads(request: Request) -> Start:
-    def start(epoch: int, consumed: int) -> Iterator[Made]:
-        for batch, after in counted(request, epoch, consumed):
-            yield tensors(batch), after
-
-    return start
+def _by_threads(request: Request, epoch: int, consumed: int) -> Iterator[Made]:
+    for batch, after in counted(request, epoch, consumed):
+        yield tensors(batch), after
 
 
-def _by_workers(request: Request, workers: int) -> Start:
+def _by_workers(first: Request, workers: int) -> Start:
     data = import_module("torch.utils.data")
-    places = Places(request.epoch)
+    places = Places(first.epoch)
     made: Any = None
 
-    def start(epoch: int, consumed: int) -> Iterator[Made]:
+    def start(request: Request, epoch: int, consumed: int) -> Iterator[Made]:
         nonlocal made
         if made is None:
             # Found out before there are workers, so that not each of them has to.
@@ -53,7 +52,7 @@ def _by_workers(request: Request, workers: int) -> Start:
                 prefetch_factor=max(request.prefetch, 1),
                 generator=import_module("torch").Generator(),  # the global one is not ours to draw from
             )
-        places.set(epoch, consumed)
+        places.set(epoch, consumed, request.recipe.to_dict())
         for item in made:
             if isinstance(item, RekordError):
                 raise item
@@ -77,13 +76,23 @@ class Places:
 
     def __init__(self, epoch: int) -> None:
         torch = import_module("torch")
-        self._start = torch.tensor([epoch, 0], dtype=torch.int64).share_memory_()
+        self._start = torch.tensor([epoch, 0, *[0] * len(_BLOCKS)], dtype=torch.int64).share_memory_()
         self._begun = torch.zeros((MOST_WORKERS + 1, MOST_WORKERS), dtype=torch.int32).share_memory_()
 
-    def set(self, epoch: int, consumed: int) -> None:
-        """Let the next iteration begin there; those after it are the epochs that follow, from their start."""
+    def set(self, epoch: int, consumed: int, order: Mapping[str, Any]) -> None:
+        """Let the next iteration begin there; those after it are the epochs that follow, from their start.
+
+        Workers may have been made before a state was loaded that says how a block-wise order was begun.
+        """
         self._begun.zero_()
         self._start[0], self._start[1] = epoch, consumed
+        for place, name in enumerate(_BLOCKS, 2):
+            self._start[place] = order.get(name, 0)
+
+    @property
+    def order(self) -> dict[str, int]:
+        """What was said of a block-wise order."""
+        return dict(zip(_BLOCKS, self._start[2:].tolist(), strict=True))
 
     def begin(self, worker: int, workers: int) -> tuple[int, int]:
         """Epoch and position where this worker is to begin."""
@@ -139,18 +148,19 @@ def _dataset_class() -> Any:
         def __iter__(self) -> Iterator[Any]:
             # Not a generator: what is begun is counted here, before anything is asked for.
             info = data.get_worker_info()
+            request = replace(self._request, recipe=self._request.recipe.going_on(self._places.order))
             if info is None:
                 epoch, consumed = self._places.begin(0, 0)
-                return map(tensors, begun(self._request, epoch, consumed))
+                return map(tensors, begun(request, epoch, consumed))
             epoch, consumed = self._places.begin(info.id, info.num_workers)
-            own = of_worker(self._request, info.id, info.num_workers)
+            own = of_worker(request, info.id, info.num_workers)
             # The loader prefetches. Locks of the process that forked are not ours to use.
             own = replace(own, prefetch=0, shards=copy(own.shards))
             return _carried(counted(own, epoch, consumed), as_items=self._as_items)
 
         def set_epoch(self, epoch: int) -> None:
             """Let the next iteration be this epoch, in persistent workers too."""
-            self._places.set(checked_seed("epoch", epoch), 0)
+            self._places.set(checked_seed("epoch", epoch), 0, self._request.recipe.to_dict())
 
         def state_after(self, batches: int) -> dict[str, Any]:
             """The state once so many batches of the running epoch came out of the DataLoader.
@@ -166,8 +176,8 @@ def _dataset_class() -> Any:
         def load_state_dict(self, state: Mapping[str, Any]) -> None:
             """Let the next iteration go on from a state."""
             loaded = State.from_dict(state)
-            loaded.check_fits(state_at(self._request, 0, 0))
-            self._places.set(loaded.epoch, loaded.consumed)
+            self._request = going_on(self._request, loaded)
+            self._places.set(loaded.epoch, loaded.consumed, self._request.recipe.to_dict())
 
         def __reduce__(self) -> tuple[Any, ...]:
             # The class was made in a function, and cannot be found by its name.

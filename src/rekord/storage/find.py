@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.storage.files import LOCAL, Entry, Stat, Storage
+from rekord.storage.remote import CHECK_ADDRESS, is_remote
 
 # Names that are always taken, damaged or not, so that damage is seen. Matched in lower case.
 _RECORDS = re.compile(
@@ -155,8 +156,8 @@ class _Search:
         return bool(verdict)
 
     def _pattern(self) -> Iterator[tuple[str, str]]:
-        root = "/" if self.place.startswith("/") else ""
-        parts = [part for part in self.place.split("/") if part]
+        root = _root(self.place)
+        parts = [part for part in self.place[len(root) :].split("/") if part]
         if self.place.endswith("/"):
             parts.append("**")  # as in a shell, only folders match
         fixed = root
@@ -239,20 +240,21 @@ def _matches(name: str, pattern: str) -> bool:
 
 def _missing(path: str, storage: Storage) -> RekordError:
     """X501 for a path, with the name that may have been meant."""
-    folder, name = os.path.split(path.rstrip("/"))
-    while True:
+    root = _root(path)
+    folder, name = _split(path, root)
+    siblings: list[str] = []
+    # The first name that is missing is the one to look at. Of a remote place nobody lists all that there is.
+    while not is_remote(root) or folder != root:
         try:
             siblings = [entry.name for entry in storage.list(folder or ".")]
             break
         except DatasetError:
-            # The first name that is missing is the one to look at.
             if not folder or folder == "/":
-                siblings = []
                 break
-            folder, name = os.path.split(folder.rstrip("/"))
+            folder, name = _split(folder, root)
     first_missing = os.path.join(folder, name)
     found = likely = None
-    do = f"ls {shlex.quote(folder or '.')}"
+    do = CHECK_ADDRESS if is_remote(path) else f"ls {shlex.quote(folder or '.')}"
     if name in siblings:
         whole = first_missing == path.rstrip("/")
         found = (
@@ -267,6 +269,17 @@ def _missing(path: str, storage: Storage) -> RekordError:
             likely = f"`{near}` is meant: it is there, and its name is nearly the same"
             do = f"use {shlex.quote(os.path.join(folder, near))}"
     return error("X501", location=Location(path=path), found=found, likely=likely, do=do)
+
+
+def _root(path: str) -> str:
+    """What a path begins with that is no name: `/`, or a scheme."""
+    scheme, found, _ = path.partition("://")
+    return scheme + found if is_remote(path) else "/" if path.startswith("/") else ""
+
+
+def _split(path: str, root: str) -> tuple[str, str]:
+    folder, name = os.path.split(path[len(root) :].rstrip("/"))
+    return root + folder, name
 
 
 def _nearest(name: str, others: list[str]) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.storage.files import LOCAL, Storage, Writable
+from rekord.storage.remote import refuse_to_write
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -38,6 +39,7 @@ class Publication:
     """A file on its way to its place: `open`, then `complete` or `discard`; a `with` block does both."""
 
     def __init__(self, path: str, storage: Storage = LOCAL) -> None:
+        refuse_to_write(path)
         self.path = path
         self._storage = storage
         self._staged: _Staged | None = None

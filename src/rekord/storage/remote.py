@@ -22,11 +22,12 @@ from rekord.storage.read_ahead import ReadAhead
 REQUESTS_AT_ONCE = 32
 """So many requests wait for a server side by side."""
 
+CHECK_ADDRESS = "check the address: upper and lower case differ there"
+
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _REFUSED = (errno.EACCES, errno.EPERM)
 _REFUSED_STATUS = (401, 403)
-_CHECK_ADDRESS = "check the address: upper and lower case differ there"
 _CUT_OFF = ("IncompleteRead", "ClientPayloadError", "ContentLengthError", "ResponseStreaming")
 
 
@@ -195,11 +196,14 @@ def _failure(path: str, failure: Exception) -> RekordError:
     name = type(failure).__name__
     number = failure.errno if isinstance(failure, OSError) else None
     found = f"{name}: {' '.join(str(failure).split())[:100]}"
-    if isinstance(failure, (FileNotFoundError, NotADirectoryError)) or number in _MISSING:
-        return error("X501", location=where, found="nothing of this name", do=_CHECK_ADDRESS)
+    impossible = "ParamValidation" in name  # a name that nothing there can have
+    if isinstance(failure, (FileNotFoundError, NotADirectoryError)) or number in _MISSING or impossible:
+        return error("X501", location=where, found="nothing of this name", do=CHECK_ADDRESS)
     status = getattr(failure, "status", getattr(failure, "code", None))
     if isinstance(failure, PermissionError) or number in _REFUSED or status in _REFUSED_STATUS:
-        return error("X556", location=where, found=found, do="use credentials that may list and read this place")
+        return error(
+            "X556", location=where, found=found, do="use credentials that may list and read this place"
+        )
     if "Credential" in name:
         scheme = path.partition("://")[0]
         setting = "FSSPEC_S3_ANON=true" if _EXTRAS.get(scheme) == "s3" else "FSSPEC_GS_TOKEN=anon"
@@ -252,6 +256,12 @@ def _version(info: Any) -> int:
 def _identity(path: str) -> tuple[int, int]:
     digest = hashlib.blake2b(path.encode(errors="replace"), digest_size=14).digest()
     return int.from_bytes(digest[:7], "big"), int.from_bytes(digest[7:], "big")
+
+
+def refuse_to_write(path: str) -> None:
+    """Raise where a path is one elsewhere: on this machine it would become a folder with a colon in its name."""
+    if is_remote(path):
+        raise _only_read(path)
 
 
 def _only_read(path: str) -> RekordError:

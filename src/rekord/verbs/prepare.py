@@ -25,6 +25,7 @@ from rekord.schema.refuse import near_miss, shown
 from rekord.sources.base import Facts, Source
 from rekord.sources.limited import Limited
 from rekord.storage.files import LOCAL, Storage
+from rekord.storage.remote import refuse_to_write
 from rekord.verbs.choose import NOTHING_SAID, MaskOptions, as_source, layout_for
 from rekord.version import VERSION
 
@@ -255,6 +256,7 @@ def _checked_out(out: PathLike) -> str:
         raise _refused(
             "out", place, "the path of a folder that is to be made", 'rk.write(rows, "data/flowers")'
         )
+    refuse_to_write(place)
     return place
 
 
