@@ -326,7 +326,7 @@ def test_workers_of_another_loader_begin_the_next_epoch_together() -> None:
     assert [places.begin(worker, 4) for worker in (3, 1, 0, 2)] == [(1, 0)] * 4
     assert [places.begin(worker, 2) for worker in (1, 0)] == [(2, 0)] * 2
     # One worker may be slow to begin what was broken off: it counts for itself.
-    places.set(7, 30)
+    places.set(7, 30, {})
     assert [places.begin(0, 2), places.begin(0, 2)] == [(7, 30), (8, 0)]
     assert [places.begin(1, 2), places.begin(1, 2)] == [(7, 30), (8, 0)]
     assert places.current() == (8, 0)

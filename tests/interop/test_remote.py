@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+import http.server
+import multiprocessing
+import pickle
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
+import fsspec
 import pytest
 from moto.server import ThreadedMotoServer
 
 import rekord as rk
+from rekord.cli.main import run
 from rekord.storage.anywhere import ANYWHERE, REMOTE
+from rekord.storage.read_ahead import FIRST_BYTES
 from rekord.storage.remote import is_remote
 from rekord.testing import corrupt_payload
 
@@ -33,15 +42,19 @@ def server() -> Iterator[str]:
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": f"http://{host}:{port}",
     }
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(names)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in names.items():
+            patch.setenv(name, value)
+        connect_anew()
         boto3.client("s3").create_bucket(Bucket="rekord-test")
         yield names["AWS_ENDPOINT_URL"]
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
         moto.stop()
+    connect_anew()
+
+
+def connect_anew() -> None:
+    """fsspec keeps connections by process: what the environment says later is not looked at."""
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
 
 
 @pytest.fixture(scope="module")
@@ -154,3 +167,202 @@ def test_a_place_that_nobody_knows_is_refused() -> None:
     with pytest.raises(rk.UsageError) as caught:
         rk.open("nowhere://x/y")
     assert caught.value.code == "U605"
+
+
+def test_a_shuffled_split_goes_on_after_a_resume(dataset: tuple[str, Path]) -> None:
+    split = rk.open(dataset[0])["train"]
+    whole = values(split.batches(50, shuffle=True, seed=8))
+    batches = split.batches(50, shuffle=True, seed=8)
+    first = [n for _ in range(3) for n in next(batches)["n"].tolist()]
+    again = rk.open(dataset[0])["train"].batches(64, shuffle=True, seed=8)
+    again.load_state_dict(batches.state_dict())
+    assert first + values(again) == whole
+
+
+def test_ranks_share_a_remote_split(dataset: tuple[str, Path]) -> None:
+    split = rk.open(dataset[0])["train"]
+    parts = [values(split.batches(16, shuffle=True, rank=rank, world=3)) for rank in range(3)]
+    assert sorted(n for part in parts for n in part) == sorted(values(split.batches(64)))
+
+
+def _read_in_child(split: Any, results: Any) -> None:
+    results.send(values(split.batches(50, shuffle=True, seed=5)))
+
+
+def test_a_forked_process_makes_connections_of_its_own(dataset: tuple[str, Path]) -> None:
+    split = rk.open(dataset[0])["train"]
+    wanted = values(split.batches(50, shuffle=True, seed=5))
+    split[[3, 300]]
+    context = multiprocessing.get_context("fork")
+    for _ in range(2):
+        here, there = context.Pipe(duplex=False)
+        child = context.Process(target=_read_in_child, args=(split, there))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forks while threads run, on new Pythons
+            child.start()
+        there.close()
+        assert here.poll(60)
+        assert here.recv() == wanted
+        child.join()
+        assert child.exitcode == 0
+    assert values(split.batches(50, shuffle=True, seed=5)) == wanted
+
+
+def test_workers_of_a_data_loader_read_there(dataset: tuple[str, Path]) -> None:
+    split = rk.open(dataset[0])["train"]
+    wanted = values(split.batches(50, shuffle=True, seed=5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        loader = split.to_torch(50, shuffle=True, seed=5, workers=2)
+        assert [n for batch in loader for n in batch["n"].tolist()] == wanted
+
+
+def test_a_remote_split_can_be_pickled(dataset: tuple[str, Path]) -> None:
+    split = rk.open(dataset[0])["train"]
+    split[3]
+    copy = pickle.loads(pickle.dumps(split))
+    assert values(copy.batches(50, shuffle=True)) == values(split.batches(50, shuffle=True))
+
+
+def test_the_command_line_reads_there(dataset: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", dataset[0]]) == 0
+    assert "600 records" in capsys.readouterr().out
+    shard = f"{dataset[0]}/{sorted(dataset[1].glob('val-*'))[0].name}"
+    assert run(["show", shard, "-n", "1"]) == 0
+    first = values(rk.open(dataset[1])["val"].batches(1))[0]
+    assert f"row {first}" in capsys.readouterr().out
+    assert run(["check", f"{BUCKET}/no/such"]) == 3
+    assert "X501" in capsys.readouterr().err
+
+
+def test_a_bucket_that_is_not_there_is_said(server: str) -> None:
+    with pytest.raises(rk.DatasetError) as caught:
+        rk.open("s3://rekord-no-such-bucket/ds")
+    assert (caught.value.code, caught.value.location.path) == ("X501", "s3://rekord-no-such-bucket/ds")
+    assert caught.value.do == "check the address: upper and lower case differ there"
+
+
+# A server that fails.
+
+
+class Server:
+    """Answers every request in a way that a test chooses, as S3 does it."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[http.server.BaseHTTPRequestHandler], None] = lambda request: None
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_HEAD(self) -> None:
+                outer.answer(self)
+
+            def do_GET(self) -> None:
+                outer.answer(self)
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self._thread = threading.Thread(target=self.http.serve_forever, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    server = Server()
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_MAX_ATTEMPTS": "1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.http.server_port}",
+    }.items():
+        monkeypatch.setenv(name, value)
+    connect_anew()
+    yield server
+    server.stop()
+    monkeypatch.undo()
+    connect_anew()
+
+
+def say(
+    request: http.server.BaseHTTPRequestHandler,
+    status: int,
+    body: bytes = b"",
+    *,
+    size_bytes: int | None = None,
+) -> None:
+    """An answer whose body may be shorter than it says."""
+    announced = len(body) if size_bytes is None else size_bytes
+    request.send_response(status)
+    request.send_header("Content-Length", str(announced))
+    request.send_header("ETag", '"1"')
+    request.end_headers()
+    request.wfile.write(body)
+    request.close_connection = announced != len(body) and request.command == "GET"
+
+
+def test_no_permission_is_said_with_the_address(failing: Server) -> None:
+    failing.answer = lambda request: say(request, 403)
+    for read in (rk.open, lambda path: list(rk.records(path))):
+        with pytest.raises(rk.DatasetError) as caught:
+            read("s3://secret/x.tfrecord")
+        assert (caught.value.code, caught.value.location.path) == ("X556", "s3://secret/x.tfrecord")
+
+
+def test_an_answer_that_is_cut_off_is_no_end_of_file(failing: Server) -> None:
+    def cut(request: http.server.BaseHTTPRequestHandler) -> None:
+        if request.command == "HEAD":
+            say(request, 200, size_bytes=100_000)
+        else:
+            say(request, 206, b"x" * 500, size_bytes=100_000)
+
+    failing.answer = cut
+    with pytest.raises(rk.DatasetError) as caught:
+        list(rk.records("s3://b/x.tfrecord"))
+    assert (caught.value.code, caught.value.location.path) == ("X557", "s3://b/x.tfrecord")
+
+
+def test_a_server_that_dies_in_the_middle_is_said_after_all_records_before(failing: Server) -> None:
+    data = rk.testing.frames(bytes(1_000) for _ in range(2_000))
+
+    def give(request: http.server.BaseHTTPRequestHandler) -> None:
+        if request.command == "HEAD":
+            say(request, 200, size_bytes=len(data))
+            return
+        begin, end = map(int, request.headers["Range"].removeprefix("bytes=").split("-"))
+        if begin:
+            say(request, 500)
+        else:
+            say(request, 206, data[begin : end + 1])
+
+    failing.answer = give
+    got: list[bytes] = []
+    with pytest.raises(rk.DatasetError) as caught:
+        got.extend(rk.records("s3://b/x.tfrecord"))
+    assert (caught.value.code, caught.value.location.path) == ("X555", "s3://b/x.tfrecord")
+    assert got == [bytes(1_000)] * (FIRST_BYTES // 1_016)
+
+
+def test_a_server_that_is_gone_is_said(failing: Server) -> None:
+    failing.stop()
+    failing.stop = lambda: None  # type: ignore[method-assign]
+    with pytest.raises(rk.DatasetError) as caught:
+        rk.open("s3://b/ds")
+    assert caught.value.code == "X555"
+    assert caught.value.location.path == "s3://b/ds/rekord.json"
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(rk.UsageError) as caught:
+        rk.open("gs://b/ds")
+    assert (caught.value.code, caught.value.do) == ("U602", "pip install 'rekord[gcs]'")

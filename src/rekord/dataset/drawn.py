@@ -18,10 +18,11 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from rekord import _core
+from rekord.dataset.finish import Map
 from rekord.dataset.order import Ids
 from rekord.dataset.recipes import Recipe
 from rekord.dataset.selection import Selection
-from rekord.dataset.split import Map, Split
+from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 
 WORD = 1 << 64

@@ -24,13 +24,10 @@ from rekord.dataset.shard_index import ShardIndex
 from rekord.storage.anywhere import REMOTE
 
 NEAR_BYTES = 64 << 10
-"""Records that are no farther apart come with one request: what lies between costs less than another one."""
+"""Records that are no farther apart come with one request: one more would cost as much as so many bytes."""
 
 KEPT_BYTES = (2 * WINDOW_BLOCKS + 8) * BLOCK_BYTES
 """Room for two windows of a block-wise order, since a batch can lie on both sides of a border, and some more."""
-
-_DENSE_RANGES = 4
-"""So many ranges of one block take longer than the block."""
 
 File: TypeAlias = "tuple[Any, Any, int]"
 """Bytes, where frames begin in them, and the bytes of such a number: what the core gathers from."""
@@ -197,10 +194,9 @@ class _Plan:
         covered = self._ends - self._begins
         covered[1:] += np.where(apart[1:], 0, between)
         at = np.flatnonzero(self._new_block)
+        # Twice, since what is kept may be asked for again.
         dense: npt.NDArray[np.bool_] = (
-            (np.add.reduceat(apart.astype(np.int64), at) >= _DENSE_RANGES)
-            | (2 * np.add.reduceat(covered, at) >= self.block_bytes)
-            | (self.block_bytes <= NEAR_BYTES)
+            2 * np.add.reduceat(covered + NEAR_BYTES * apart, at) >= self.block_bytes
         )
         return dense
 
@@ -263,6 +259,8 @@ def _bytes_before(offsets: Offsets, size_bytes: int, records: Ids) -> Ids:
 def _borders(offsets: Offsets, size_bytes: int, start: int, block_records: int | None) -> Ids:
     """The first record of every block, and the number of all records behind the last."""
     count = len(offsets)
+    if not count:
+        return np.zeros(1, np.int64)
     by_bytes = np.flatnonzero(_changes(offsets // BLOCK_BYTES)).astype(np.int64)
     if block_records is None:
         return np.append(by_bytes, count)

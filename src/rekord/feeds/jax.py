@@ -19,7 +19,8 @@ from rekord.feeds.tensors import Array, converted, framework
 from rekord.location import Location
 
 if TYPE_CHECKING:
-    from rekord.dataset.split import Shuffle, Split
+    from rekord.dataset.asking import Shuffle
+    from rekord.dataset.split import Split
 
 Put: TypeAlias = Callable[[Array], Any]
 

@@ -16,7 +16,8 @@ from rekord.location import Location
 from rekord.schema import Label, Schema
 
 if TYPE_CHECKING:
-    from rekord.dataset.split import Shuffle, Split
+    from rekord.dataset.asking import Shuffle
+    from rekord.dataset.split import Split
 
 Columns: TypeAlias = "str | Sequence[str] | None"
 ClassWeight: TypeAlias = 'Literal["balanced"] | Mapping[Any, float] | None'

@@ -11,7 +11,8 @@ from rekord.errors import error
 from rekord.feeds.tensors import framework
 
 if TYPE_CHECKING:
-    from rekord.dataset.split import Shuffle, Split
+    from rekord.dataset.asking import Shuffle
+    from rekord.dataset.split import Split
 
 Mode: TypeAlias = Literal["native", "ops"]
 

@@ -16,7 +16,8 @@ from rekord.feeds.tensors import converted, framework
 from rekord.location import Location
 
 if TYPE_CHECKING:
-    from rekord.dataset.split import Shuffle, Split
+    from rekord.dataset.asking import Shuffle
+    from rekord.dataset.split import Split
 
 Style: TypeAlias = Literal["loader", "iterable", "map"]
 

@@ -34,12 +34,13 @@ def _by_threads(request: Request, epoch: int, consumed: int) -> Iterator[Made]:
 
 def _by_workers(first: Request, workers: int) -> Start:
     data = import_module("torch.utils.data")
-    places = Places(first.epoch)
+    places: Places
     made: Any = None
 
     def start(request: Request, epoch: int, consumed: int) -> Iterator[Made]:
-        nonlocal made
+        nonlocal made, places
         if made is None:
+            places = Places(first.epoch)
             # Found out before there are workers, so that not each of them has to.
             request.plan()
             len(request.steps(0))
@@ -53,10 +54,17 @@ def _by_workers(first: Request, workers: int) -> Start:
                 generator=import_module("torch").Generator(),  # the global one is not ours to draw from
             )
         places.set(epoch, consumed, request.recipe.to_dict())
-        for item in made:
-            if isinstance(item, RekordError):
-                raise item
-            yield item
+        ended = False
+        try:
+            for item in made:
+                if isinstance(item, RekordError):
+                    raise item
+                yield item
+            ended = True
+        finally:
+            if not ended:
+                # A worker that was slow to begin would take the next place for the one that was left.
+                made = None
 
     return start
 
