@@ -45,7 +45,7 @@ dataset = rk.write(
     NumberedFiles(root), out, shuffle=True, shards=4, split={"train": 0.7, "val": 0.3},
     map=lambda row: {**row, "text": row["text"].upper()}, workers=workers, progress=False,
 )
-print(sum(len(dataset[name].to_arrow()) for name in dataset))
+print(sum(len(dataset[name].to_arrow()) for name in dataset.splits))
 """
 OPTIONS: dict[str, Any] = {"shuffle": True, "shards": 4, "split": {"train": 0.7, "val": 0.3}}
 PATIENCE_SECONDS = 60

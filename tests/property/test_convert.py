@@ -70,7 +70,9 @@ def test_the_bytes_do_not_depend_on_how_the_work_is_cut(
         assert tree(here / "one") == tree(here / "two")
         dataset = rk.open(here / "one" / "data")
         rows = Counter(
-            (row["label"], row["text"]) for name in dataset for row in dataset[name].to_arrow().to_pylist()
+            (row["label"], row["text"])
+            for name in dataset.splits
+            for row in dataset[name].to_arrow().to_pylist()
         )
         lines = [line.partition(" ") for file in files for line in file if line]
         assert rows == Counter((int(label), text) for label, _, text in lines)

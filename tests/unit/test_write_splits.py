@@ -28,7 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def texts(out: Path) -> dict[str, set[str]]:
     dataset = rk.open(out)
-    return {name: set(dataset[name].to_arrow()["text"].to_pylist()) for name in dataset}
+    return {name: set(dataset[name].to_arrow()["text"].to_pylist()) for name in dataset.splits}
 
 
 def refused(call: Any) -> RekordError:
@@ -41,7 +41,7 @@ def test_ratios_by_hash_are_about_right_and_every_row_is_in_one_split(tmp_path: 
     rows = [{"a": i} for i in range(4000)]
     converted(rows, tmp_path / "data", {"split": RATIOS})
     dataset = rk.open(tmp_path / "data")
-    found = {name: dataset[name].to_arrow()["a"].to_pylist() for name in dataset}
+    found = {name: dataset[name].to_arrow()["a"].to_pylist() for name in dataset.splits}
     assert sorted(a for mine in found.values() for a in mine) == list(range(4000))
     for name, ratio in RATIOS.items():
         # Four standard deviations; the hash is fixed, so this is so for ever or never.
@@ -70,7 +70,7 @@ def test_split_by_keeps_equal_values_together(tmp_path: Path, form: str) -> None
     given = rows if form == "rows" else columns
     converted(given, tmp_path / "data", {"schema": SCHEMA, "split": RATIOS, "split_by": "who"})
     dataset = rk.open(tmp_path / "data")
-    people = {name: set(dataset[name].to_arrow()["who"].to_pylist()) for name in dataset}
+    people = {name: set(dataset[name].to_arrow()["who"].to_pylist()) for name in dataset.splits}
     assert sum(map(len, people.values())) == 40
     assert len(set().union(*people.values())) == 40
     assert all(people.values())
@@ -97,7 +97,7 @@ def test_stratified_splits_are_exact_within_each_class(tmp_path: Path, form: str
     options = {"schema": SCHEMA, "split": RATIOS, "stratify": "label", "shuffle": shuffle}
     converted(rows if form == "rows" else columns, tmp_path / "data", options)
     dataset = rk.open(tmp_path / "data")
-    found = {name: Counter(dataset[name].to_arrow()["label"].to_pylist()) for name in dataset}
+    found = {name: Counter(dataset[name].to_arrow()["label"].to_pylist()) for name in dataset.splits}
     for label, count in counts.items():
         assert sum(found[name][label] for name in RATIOS) == count
         for name, ratio in RATIOS.items():
@@ -189,7 +189,7 @@ def test_splits_that_cannot_be_meant_are_u617(split: Any, more: dict[str, str]) 
 
 def test_one_name_is_one_split(tmp_path: Path) -> None:
     converted([{"a": 1}], tmp_path / "data", {"split": "everything"})
-    assert list(rk.open(tmp_path / "data")) == ["everything"]
+    assert list(rk.open(tmp_path / "data").splits) == ["everything"]
     assert (tmp_path / "data" / "everything-00000-of-00001.tfrecord").is_file()
 
 

@@ -143,10 +143,12 @@ class Dataset:
         return self.splits[name]
 
     def __iter__(self) -> Any:
-        return iter(self._only("iter"))
+        """The names of the splits; with one split its rows, since it is then used as that split."""
+        return iter(self.splits if len(self.splits) != 1 else self._only("iter"))
 
     def __len__(self) -> int:
-        return len(self._only("len"))
+        """How many splits there are; with one split, how many records that has."""
+        return len(self.splits if len(self.splits) != 1 else self._only("len"))
 
     def __bool__(self) -> bool:
         return True
