@@ -69,9 +69,8 @@ class Asked(Numbered):
 
         `shuffle` is exact: every order of all records is possible, computed from `seed` and `epoch`, not stored;
         "block" shuffles blocks of neighbours, for storage that reads those much faster. True is "block" where a
-        file is in a remote place, else "exact". Ranks of a `world` share
-        each epoch: nothing twice, nothing lost. What does not fill a step of all ranks is kept, dropped, or padded
-        from the epoch's start.
+        file is in a remote place, else "exact". Ranks of a `world` share each epoch: nothing twice, nothing lost.
+        What does not fill a step of all ranks is kept, dropped, or padded from the epoch's start.
 
         `prefetch` batches are made ahead in the background by `threads`; with threads=1 and prefetch=0 nothing runs
         in the background.
