@@ -1,8 +1,9 @@
 """`make bench`: rekord beside its peers, in one run.
 
-    run.py [--only GROUP] [--quick] [--repeats N]
+    run.py [--only GROUP] [--quick] [--repeats N] [--to FILE]
 
-A whole run writes RESULTS.md; one that is quick or only of some groups just prints its tables.
+A whole run writes RESULTS.md; one that is quick or only of some groups just prints its tables, and writes them to
+another file where one is named.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=GROUPS, metavar="GROUP", help=", ".join(GROUPS))
     parser.add_argument("--quick", action="store_true", help="small files, two repeats: a smoke run")
     parser.add_argument("--repeats", type=int, metavar="N", help="timings of each contender (5)")
+    parser.add_argument("--to", type=Path, metavar="FILE", help="write the tables of this run there")
     arguments = parser.parse_args()
     repeats = arguments.repeats or (2 if arguments.quick else 5)
     if arguments.quick:
@@ -46,7 +48,8 @@ def main() -> None:
             tables.append(table)
             loads.append(os.getloadavg()[0])
     minutes = (time.monotonic() - begin) / 60
-    if arguments.quick or arguments.only:
+    place = arguments.to or (None if arguments.quick or arguments.only else RESULTS)
+    if place is None:
         print(f"{minutes:.1f} minutes; RESULTS.md is written by a whole run only")
         return
     line = (
@@ -54,8 +57,10 @@ def main() -> None:
         f"{settings.min_seconds} s, cut off at {settings.max_seconds} s (of whole conversions: of at most "
         f"{MOST_REPEATS}); the run took {minutes:.0f} minutes"
     )
-    RESULTS.write_text(as_markdown(tables, versions, [line, load_line(loads)]))
-    print(f"{minutes:.1f} minutes; written to benchmarks/RESULTS.md")
+    if arguments.only:
+        line += f"; only of the groups {', '.join(arguments.only)}"
+    place.write_text(as_markdown(tables, versions, [line, load_line(loads)]))
+    print(f"{minutes:.1f} minutes; written to {place}")
 
 
 if __name__ == "__main__":

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
 from rekord.codec.decode import SequenceExample, decode
 from rekord.codec.encode import encode
-from rekord.dataset.concat import concat
 from rekord.dataset.dataset import Dataset, open
 from rekord.dataset.infer import infer
-from rekord.dataset.mix import mix
 from rekord.dataset.read import records
 from rekord.dataset.split import Split
 from rekord.dataset.writer import Writer
@@ -46,6 +44,8 @@ from rekord.verbs.write import write
 from rekord.version import VERSION as _VERSION
 
 if _TYPE_CHECKING:
+    from rekord.dataset.concat import concat
+    from rekord.dataset.mix import mix
     from rekord.health.check import check
     from rekord.health.diff import diff
     from rekord.health.doctor import doctor
@@ -108,8 +108,10 @@ __all__ = [
 
 _VERBS = {
     "check": "rekord.health.check",
+    "concat": "rekord.dataset.concat",
     "diff": "rekord.health.diff",
     "doctor": "rekord.health.doctor",
+    "mix": "rekord.dataset.mix",
     "salvage": "rekord.health.salvage",
     "stats": "rekord.health.stats.run",
 }

@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.csv as pa_csv
 
 from rekord import _core
 from rekord.dataset.index import Offsets, compact
@@ -65,6 +63,9 @@ def read_index(place: str, size_bytes: int) -> Offsets | None:
 
 def text_index(offsets: Offsets, size_bytes: int) -> bytes:
     """The lines of an index file for DALI or vahidk."""
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
+
     sink = pa.BufferOutputStream()
     options = pa_csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
     for first in range(0, len(offsets), _LINES_A_CHUNK):
@@ -128,6 +129,9 @@ def _binary(content: bytes, size_bytes: int) -> Offsets | None:
 
 
 def _text(content: bytes, size_bytes: int) -> Offsets | None:
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
+
     try:
         lines: Any = pa_csv.read_csv(
             pa.py_buffer(content),

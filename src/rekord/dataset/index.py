@@ -15,12 +15,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from rekord import _core
 from rekord.dataset.manifest import FOLDER
@@ -29,6 +28,9 @@ from rekord.records.compress import FlushPoint
 from rekord.schema import Label, Schema
 from rekord.storage.anywhere import ANYWHERE
 from rekord.storage.remote import is_remote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Offsets = npt.NDArray[Any]
 """Where frames begin, as uint32 or uint64."""
@@ -49,6 +51,8 @@ def index_file(
     flush_points: Sequence[FlushPoint],
 ) -> tuple[bytes, dict[str, dict[str, int]], list[list[int]]]:
     """The bytes of a shard's index, its class counts, and [record, offset] at about every 8 MiB."""
+    import pyarrow as pa
+
     begins = compact(offsets)
     columns: dict[str, Any] = {"offset": pa.array(begins)}
     classes: dict[str, dict[str, int]] = {}
@@ -80,6 +84,8 @@ def index_file(
 
 def offsets_file(offsets: Offsets, *, file_bytes: int, mtime_ns: int = 0, compression: str = "none") -> bytes:
     """The bytes of an index that has nothing but offsets, and the file that it is of."""
+    import pyarrow as pa
+
     told = Told(
         crc32c=_core.crc32c(offsets), file_bytes=file_bytes, mtime_ns=mtime_ns, compression=compression
     )
@@ -114,6 +120,8 @@ def index_path(shard: str) -> str:
 
 def read_index_file(path: str) -> IndexFile | None:
     """An index file, mapped; None where there is none, or one that is damaged."""
+    import pyarrow as pa
+
     try:
         table = pa.ipc.open_file(_content(path)).read_all()
         told = msgspec.json.decode((table.schema.metadata or {})[b"rekord"], type=Told)
@@ -141,6 +149,8 @@ def compact(offsets: Any) -> Offsets:
 
 
 def _content(path: str) -> Any:
+    import pyarrow as pa
+
     if not is_remote(path):
         # By its bytes: a name need not be UTF-8. What is mapped stays when the file is closed.
         with pa.memory_map(os.fsencode(path)) as file:
@@ -154,6 +164,8 @@ def _content(path: str) -> Any:
 
 
 def _file(columns: dict[str, Any], told: Told) -> bytes:
+    import pyarrow as pa
+
     table = pa.table(columns).replace_schema_metadata({"rekord": msgspec.json.encode(told)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as file:
@@ -163,6 +175,8 @@ def _file(columns: dict[str, Any], told: Told) -> bytes:
 
 def _column(tables: Sequence[pa.Table], name: str) -> Any:
     """A column of all rows; None where there are none, and so nothing that says its type."""
+    import pyarrow as pa
+
     chunks = [chunk for table in tables for chunk in table[name].chunks if len(chunk)]
     return pa.concat_arrays(chunks) if chunks else None
 

@@ -12,10 +12,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import pairwise
 from threading import Lock
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from rekord import _core
 from rekord.dataset.foreign_index import ascends, beside, fits, frame_bytes
@@ -31,6 +30,9 @@ from rekord.records.frame import EVIDENCE_BYTES
 from rekord.storage.anywhere import ANYWHERE
 from rekord.storage.files import read_error
 from rekord.storage.remote import is_remote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Stamp: TypeAlias = "tuple[int, int, tuple[int, int]]"
 """The size of a file in bytes, the time of its last change, and which file it is."""

@@ -15,7 +15,6 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from rekord import _core
 from rekord.dataset.inflated import Blocks, InflatedShard
@@ -320,6 +319,8 @@ class _Mapped:
     """One plain shard, mapped, with its index."""
 
     def __init__(self, path: str, index: ShardIndex) -> None:
+        import pyarrow as pa
+
         self.path = path
         self.index = index
         self._bytes: Any = b""
