@@ -13,6 +13,7 @@ from rekord.engines.conversion import Conversion, Outcome, Watch
 from rekord.engines.convert import convert
 from rekord.engines.job import CutRule, Job, OnBadRow, RowFunction, plan_of
 from rekord.engines.local import available_workers
+from rekord.engines.shaped import Shaped
 from rekord.engines.splits import split_rule
 from rekord.errors import RekordError, error
 from rekord.layouts.base import Layout, Verify
@@ -26,6 +27,8 @@ from rekord.sources.base import Facts, Source
 from rekord.sources.limited import Limited
 from rekord.storage.files import LOCAL, Storage
 from rekord.storage.remote import refuse_to_write
+from rekord.transforms.base import Transform
+from rekord.transforms.chain import Chain, as_chain
 from rekord.verbs.choose import NOTHING_SAID, MaskOptions, as_source, layout_for
 from rekord.version import VERSION
 
@@ -50,6 +53,7 @@ def prepare(
     schema: Schema | None,
     layout: Layout | str | None,
     map: RowFunction | None,
+    transforms: Transform | Sequence[Transform] = (),
     names: Sequence[str] | None,
     split: Mapping[str, float] | str | None,
     split_by: str | None,
@@ -107,6 +111,8 @@ def prepare(
             do="leave `.repeat()` out, or say how many rows: limit=10_000",
         )
     chosen, select = _layout(source, facts, schema, layout, masks)
+    if steps := as_chain(transforms).steps:
+        chosen = Shaped(chosen, Chain(steps))
     if own_splits and split is None and facts.splits:
         split = "source"
     rule = split_rule(split, by=split_by, stratify=stratify, known=facts.splits)

@@ -12,6 +12,7 @@ from rekord.schema import Schema
 
 if TYPE_CHECKING:
     from rekord.layouts.base import Layout
+    from rekord.transforms.base import Transform
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 RowFunction: TypeAlias = (
@@ -26,6 +27,7 @@ def write(
     schema: Schema | None = None,
     layout: Layout | str | None = None,
     map: RowFunction | None = None,
+    transforms: Transform | Sequence[Transform] = (),
     names: Sequence[str] | None = None,
     split: Mapping[str, float] | str | None = None,
     split_by: str | None = None,
@@ -53,7 +55,7 @@ def write(
     `rows` is a source (`rk.sources`), a path that one is made of, an iterable of mappings, a dict of NumPy columns,
     a pyarrow Table, a pandas or polars DataFrame, a tf.data.Dataset, a Hugging Face dataset or a torch Dataset.
     Columns are what `schema` declares, or what a `layout` (`rk.layouts`) makes of them; without either, what fits
-    the source.
+    the source. `transforms` (`rk.transforms`) then change the rows, and with them the schema that is stored.
 
     `split` is a dict of ratios, one name, "source" where the source knows splits, or None: everything goes to
     `train`. A ratio is kept by the hash of the row's identity, or of the column `split_by`: rows stay where they
@@ -73,6 +75,7 @@ def write(
         schema=schema,
         layout=layout,
         map=map,
+        transforms=transforms,
         names=names,
         split=split,
         split_by=split_by,
