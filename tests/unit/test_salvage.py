@@ -18,11 +18,11 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.health import salvage_output
 from rekord.health.salvage import salvaged
 from rekord.health.salvage_copy import SalvageReport
 from rekord.records import compress as compress_module
 from rekord.records.compress import FlushPoint, frame_sink
+from rekord.storage import behind
 from rekord.testing import (
     Crash,
     Fault,
@@ -585,7 +585,7 @@ def test_dying_or_failing_at_any_step_leaves_all_or_nothing(
 def test_dying_or_failing_while_a_thread_writes_leaves_all_or_nothing(
     put_file: PutFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
-    monkeypatch.setattr(salvage_output, "WRITE_BYTES", 64)
+    monkeypatch.setattr(behind, "WRITE_BYTES", 64)
     payloads = [bytes([i]) * 100 for i in range(20)]
     path = put_file(insert_bytes(frames(payloads), 116 * 4, b"between"), "in/x.tfrecord")
     whole = FaultyStorage()
@@ -603,7 +603,7 @@ def test_dying_or_failing_while_a_thread_writes_leaves_all_or_nothing(
             assert len(storage.operations) == step, "a dead process does nothing more"
         else:
             assert strays(tmp_path / str(step)) == []
-    assert "rekord-salvage" not in {thread.name[:14] for thread in threading.enumerate()}
+    assert "rekord-write-behind" not in {thread.name[:19] for thread in threading.enumerate()}
 
 
 def test_a_disk_that_fails_while_reading_is_told_and_nothing_appears(

@@ -79,7 +79,7 @@ def index_file(
         classes=classes,
         flush_points=[(point.offset, point.compressed_offset) for point in flush_points],
     )
-    return _file(columns, told), classes, _blocks(offsets)
+    return _file(columns, told), classes, blocks_of(offsets)
 
 
 def offsets_file(offsets: Offsets, *, file_bytes: int, mtime_ns: int = 0, compression: str = "none") -> bytes:
@@ -181,7 +181,7 @@ def _column(tables: Sequence[pa.Table], name: str) -> Any:
     return pa.concat_arrays(chunks) if chunks else None
 
 
-def _blocks(offsets: Any) -> list[list[int]]:
+def blocks_of(offsets: Any) -> list[list[int]]:
     """The first record of each stretch of BLOCK_BYTES."""
     if len(offsets) == 0:
         return []

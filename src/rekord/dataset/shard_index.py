@@ -266,7 +266,7 @@ def _jumped(path: str, record: int, offset: int, stamp: Stamp) -> Any:
         while offset < size_bytes:
             header = os.pread(descriptor, _core.HEADER_BYTES, offset)
             if not _core.header_agrees(header) or offset + frame_bytes(header) > size_bytes:
-                raise _damage(path, record + len(found), offset, stamp)
+                raise damage(path, record + len(found), offset, stamp)
             found.append(offset)
             offset += frame_bytes(header)
     except OSError as failure:
@@ -276,7 +276,7 @@ def _jumped(path: str, record: int, offset: int, stamp: Stamp) -> Any:
     return np.array(found, np.uint64)
 
 
-def _damage(path: str, record: int, offset: int, stamp: Stamp) -> RekordError:
+def damage(path: str, record: int, offset: int, stamp: Stamp) -> RekordError:
     """What reading says of the frame that is wrong here."""
     with open_frames(path) as reader:
         reader.start_at(offset=offset, record=record)

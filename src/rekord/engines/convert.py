@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -25,19 +26,20 @@ from rekord.engines.cut import Shard, cut_split
 from rekord.engines.elsewhere import map_elsewhere, packed, shard_elsewhere
 from rekord.engines.journal import Lock, Staging, open_staging, read_bytes
 from rekord.engines.local import Workers
-from rekord.engines.place import links_followed, look_at_out, look_at_stagings
+from rekord.engines.place import Aim, links_followed, look_at_out, look_at_stagings
 from rekord.engines.progress import Tally
 from rekord.engines.publish import (
     REJECTS,
     manifest_of,
+    rows_digest,
     show,
     write_companions,
 )
-from rekord.engines.serial import spill_serial
+from rekord.engines.serial import serial_digests, spill_serial
+from rekord.engines.shard_file import ShardDone, finished_shard
 from rekord.engines.spill import PartDone
 from rekord.engines.stratify import Edges, edges_of, resplit
 from rekord.engines.tasks import (
-    ShardDone,
     SpillLost,
     index_kind,
     map_part,
@@ -61,13 +63,25 @@ def convert(conversion: Conversion, watch: Watch | None = None) -> Outcome:
     """Run a conversion, or what is left of it."""
     storage = conversion.storage
     storage.make_folder(os.path.dirname(os.path.abspath(conversion.out)))
-    conversion = links_followed(conversion)
+    job = conversion.job
+    aim = links_followed(
+        Aim(
+            out=conversion.out,
+            plan=conversion.plan,
+            storage=storage,
+            fresh=conversion.fresh,
+            rows_digest=None if is_parted(job.source) else lambda: rows_digest(serial_digests(job)),
+        )
+    )
+    conversion = replace(conversion, out=aim.out)
     with Lock(conversion.out):
         staging = open_staging(conversion.out, conversion.plan.id, storage, spills=conversion.spills)
-        complete = look_at_out(conversion, staging)
+        complete = look_at_out(aim, staging)
         if complete is not None:
-            return complete
-        look_at_stagings(conversion, staging)
+            return Outcome(
+                manifest=complete, rejects=None, remarks=None, resumed_shards=0, nothing_to_do=True
+            )
+        look_at_stagings(aim, staging)
         staging.prepare(conversion.plan.to_json())
         return _Run(conversion, staging, watch).run()
 
@@ -253,7 +267,10 @@ class _Run:
             self.watch.phase("write", self.staging, _framed_bytes(parts))
         done: dict[int, ShardDone] = {}
         for i, shard in enumerate(shards):
-            known = self._finished_shard(shard)
+            name = self.job.shard_name(shard.split, shard.number, shard.shards)
+            known = finished_shard(
+                self.staging, name, self.staging.shard_done_path(shard.split, shard.number)
+            )
             if known is not None:
                 done[i] = known
         resumed = len(done)
@@ -317,15 +334,6 @@ class _Run:
         """
         records = sum(part.records for part in parts)
         return not self.job.shuffle or _framed_bytes(parts) >= _SMALL_BYTES * records
-
-    def _finished_shard(self, shard: Shard) -> ShardDone | None:
-        done = self.staging.read_done(self.staging.shard_done_path(shard.split, shard.number), ShardDone)
-        if done is None:
-            return None
-        name = self.job.shard_name(shard.split, shard.number, shard.shards)
-        index = os.path.join(self.staging.out, ".rekord", "index", f"{name}.arrow")
-        whole = self.staging.size_of(os.path.join(self.staging.out, name)) == done.file_bytes
-        return done if whole and self.staging.size_of(index) > 0 else None
 
     def _again(self, number: int, known: PartDone) -> None:
         """Make a part whose frames were lost once more; it must be what it was."""

@@ -11,8 +11,9 @@ from rekord.engines.cut import Shard
 from rekord.engines.job import Job
 from rekord.engines.journal import Staging
 from rekord.engines.progress import Tally
+from rekord.engines.shard_file import ShardDone
 from rekord.engines.spill import PartDone
-from rekord.engines.tasks import ShardDone, map_part, write_shard
+from rekord.engines.tasks import map_part, write_shard
 from rekord.errors import error
 from rekord.sources.base import Part, is_parted
 

@@ -15,6 +15,7 @@ from rekord.codec.assemble import assemble
 from rekord.codec.batch import encoded_batches
 from rekord.codec.decode import new_batch
 from rekord.codec.encode import pool, row_encoder
+from rekord.codec.looking import Made
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.engines.bad_rows import BadRows
 from rekord.engines.holes import HOLE_BYTES, Passed, cut_out
@@ -303,7 +304,7 @@ def _passed_through(row: Mapping[str, Any], stored: Mapping[str, Any]) -> Passed
     for name, value in row.items():
         if isinstance(value, PurePath):
             data = stored.get(name)
-            if isinstance(data, bytes) and len(data) >= HOLE_BYTES:
+            if isinstance(data, bytes) and len(data) >= HOLE_BYTES and not isinstance(data, Made):
                 return Passed(str(value), data)
     return None
 

@@ -27,8 +27,8 @@ from rekord.dataset.manifest import (
 )
 from rekord.engines.job import Job, Plan
 from rekord.engines.journal import Staging, exists, read_bytes, remove_tree
+from rekord.engines.shard_file import ShardDone
 from rekord.engines.spill import PartDone
-from rekord.engines.tasks import ShardDone
 from rekord.errors import DatasetError, RekordError
 from rekord.sources.base import is_parted
 from rekord.storage.files import Storage
@@ -54,7 +54,7 @@ def manifest_of(
         rekord=version,
         plan=plan.id,
         schema=dict(plan.schema),
-        splits={name: _split_part(job, done) for name, done in shards.items()},
+        splits={name: split_part(job.template, job.compression, done) for name, done in shards.items()},
         source=Origin(
             kind=job.source.kind,
             fingerprint=plan.source
@@ -73,7 +73,8 @@ def rows_digest(digests: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
-def _split_part(job: Job, done: Sequence[ShardDone]) -> SplitPart:
+def split_part(template: str, compression: str, done: Sequence[ShardDone]) -> SplitPart:
+    """A split, from what its finished shards say."""
     records = sum(shard.records for shard in done)
     framed = sum(shard.framed_bytes for shard in done)
     classes: dict[str, dict[str, int]] = {}
@@ -83,10 +84,10 @@ def _split_part(job: Job, done: Sequence[ShardDone]) -> SplitPart:
             for one, count in counts.items():
                 sums[one] = sums.get(one, 0) + count
     return SplitPart(
-        template=job.template,
+        template=template,
         records=records,
         payload_bytes=framed - records * _core.FRAMING_BYTES,
-        compression=job.compression,
+        compression=compression,
         block_records=max(1, round(records * BLOCK_BYTES / framed)) if framed else 1,
         classes={
             column: dict(sorted(counts.items(), key=lambda one: int(one[0])))

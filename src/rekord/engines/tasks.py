@@ -6,19 +6,14 @@ and writes its `.done` file last.
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from rekord import _core
-from rekord.dataset.index import index_file
 from rekord.engines.bad_rows import BadRows
 from rekord.engines.cut import Bucket, Shard, slices_of
 from rekord.engines.encoding import Encoding
@@ -27,26 +22,15 @@ from rekord.engines.job import Job
 from rekord.engines.journal import Staging
 from rekord.engines.memory import LARGE_BYTES, give_back
 from rekord.engines.progress import Tally
+from rekord.engines.shard_file import ShardDone, ShardFile
 from rekord.engines.spill import PartDone, SpillWriter, needs_sorting, read_index
-from rekord.errors import DatasetError, RekordError
-from rekord.records.compress import frame_sink
+from rekord.errors import DatasetError
 from rekord.sources.base import Chunk, Part
 from rekord.storage.files import Readable
 
 _READ_BYTES = 4 << 20
 _WINDOW_BYTES = 1 << 20
 _FAR_BYTES = 64 << 10
-
-
-class ShardDone(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a shard when it is finished."""
-
-    records: int
-    framed_bytes: int
-    file_bytes: int
-    sha256: str
-    classes: dict[str, dict[str, int]]  # of each Label column: records by class id
-    blocks: list[list[int]]  # [record, offset] of some records, for readers that begin in the middle
 
 
 class SpillLost(Exception):
@@ -104,56 +88,22 @@ def finish_part(staging: Staging, number: int, writer: SpillWriter, rows: int, b
 def write_shard(job: Job, staging: Staging, shard: Shard, tally: Tally) -> ShardDone:
     """Gather the frames of a shard in their order, and put the file in its place."""
     name = job.shard_name(shard.split, shard.number, shard.shards)
-    path = os.path.join(staging.out, name)
-    temporary = staging.temporary(path)
-    file = staging.storage.create(temporary)
-    digest = hashlib.sha256()
-    file_bytes = 0
-
-    def write(data: Any) -> None:
-        nonlocal file_bytes
-        digest.update(data)
-        file_bytes += file.write(data)
-
-    sink = frame_sink(job.compression, write)
     spills = _Spills(staging, index_kind(job))
-    lengths: list[Any] = []
+    lengths: list[Any] = [np.zeros(0, np.int64)]
     columns: list[pa.Table] = []
-    try:
-        for bucket in shard.buckets:
-            gathered = _gathered(spills, bucket, shard)
-            for frames in gathered.pieces:
-                sink.write(frames)
-                tally.shard_bytes(len(frames))
-            lengths.append(gathered.lengths)
-            columns.append(gathered.columns.select([f"index:{column}" for column in job.index]))
-        sink.finish()
-        file.fsync()
-    except BaseException:
-        # What is half done is of no use to anybody, and the disk may be full of it.
-        with suppress(RekordError):
-            staging.storage.remove(temporary)
-        raise
-    finally:
-        file.close()
-        spills.close()
-    framed = np.concatenate(lengths) if lengths else np.zeros(0, np.int64)
-    offsets = np.cumsum(framed) - framed
-    index, classes, blocks = index_file(job.schema, job.index, offsets, columns, sink.flush_points)
-    staging.storage.rename(temporary, path)
-    staging.write(os.path.join(staging.out, ".rekord", "index", f"{name}.arrow"), index, sync=True)
-    done = ShardDone(
-        records=len(framed),
-        framed_bytes=int(framed.sum()),
-        file_bytes=file_bytes,
-        sha256=digest.hexdigest(),
-        classes=classes,
-        blocks=blocks,
-    )
-    staging.write_done(staging.shard_done_path(shard.split, shard.number), done)
-    if file_bytes >= LARGE_BYTES:
-        give_back()
-    return done
+    with ShardFile(staging, name, job.compression) as file:
+        try:
+            for bucket in shard.buckets:
+                gathered = _gathered(spills, bucket, shard)
+                for frames in gathered.pieces:
+                    file.write(frames)
+                    tally.shard_bytes(len(frames))
+                lengths.append(gathered.lengths)
+                columns.append(gathered.columns.select([f"index:{column}" for column in job.index]))
+        finally:
+            spills.close()
+        done_path = staging.shard_done_path(shard.split, shard.number)
+        return file.complete(job.schema, job.index, np.concatenate(lengths), columns, done_path)
 
 
 def index_kind(job: Job) -> str:

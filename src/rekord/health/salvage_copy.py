@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rekord import _core
 from rekord.dataset.read import open_frames
 from rekord.errors import CompressionError, FrameError, RekordError
-from rekord.health.salvage_output import Output
 from rekord.health.salvage_walk import Gap, Walk
 from rekord.records.compress import FrameSink, frame_sink
+from rekord.storage.behind import Output
 from rekord.storage.files import LOCAL, Storage, Writable
 
 if TYPE_CHECKING:

@@ -28,6 +28,12 @@ class _Anywhere:
     def rename(self, source: str, target: str) -> None:
         _of(target).rename(source, target)
 
+    def exchange(self, one: str, other: str) -> bool:
+        return _of(one).exchange(one, other)
+
+    def link(self, source: str, target: str) -> bool:
+        return _of(target).link(source, target) if not is_remote(source) else False
+
     def remove(self, path: str) -> None:
         _of(path).remove(path)
 

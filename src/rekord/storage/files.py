@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
+from rekord.storage.exchange import exchange_names
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -100,6 +101,12 @@ class Storage(Protocol):
 
         A folder can be renamed too; its target is nothing yet, or an empty folder.
         """
+
+    def exchange(self, one: str, other: str) -> bool:
+        """Make each of two things appear under the name of the other, in one step; False where that is impossible."""
+
+    def link(self, source: str, target: str) -> bool:
+        """Make `target` another name of the file `source`; False where the place has no such names."""
 
     def remove(self, path: str) -> None:
         """Remove one file."""
@@ -239,6 +246,22 @@ class LocalStorage:
         with _writing(target):
             os.replace(source, target)
 
+    def exchange(self, one: str, other: str) -> bool:
+        _refuse_impossible(other)
+        with _writing(one):
+            return exchange_names(one, other)
+
+    def link(self, source: str, target: str) -> bool:
+        _refuse_impossible(source)
+        with _writing(target):
+            try:
+                os.link(source, target)
+            except OSError as failure:
+                if failure.errno in _NO_LINKS:
+                    return False
+                raise
+        return True
+
     def remove(self, path: str) -> None:
         with _writing(path):
             try:
@@ -283,6 +306,10 @@ class LocalStorage:
     def real(self, path: str) -> str:
         with _reading(path):
             return os.path.realpath(path)
+
+
+_NO_LINKS = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS)
+"""Another disk, too many names, a file of somebody else, or a file system that knows nothing of them."""
 
 
 def _kind(mode: int) -> Kind:

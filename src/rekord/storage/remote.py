@@ -106,6 +106,12 @@ class RemoteStorage:
     def rename(self, source: str, target: str) -> None:
         raise _only_read(target)
 
+    def exchange(self, one: str, other: str) -> bool:
+        raise _only_read(one)
+
+    def link(self, source: str, target: str) -> bool:
+        raise _only_read(target)
+
     def remove(self, path: str) -> None:
         raise _only_read(path)
 

@@ -37,7 +37,16 @@ class Operation:
     """One thing that was done to the disk, or tried."""
 
     name: Literal[
-        "create", "write", "fsync", "rename", "remove", "make_folder", "remove_folder", "sync_folder"
+        "create",
+        "write",
+        "fsync",
+        "rename",
+        "exchange",
+        "link",
+        "remove",
+        "make_folder",
+        "remove_folder",
+        "sync_folder",
     ]
     path: str
     n_bytes: int = 0
@@ -87,6 +96,22 @@ class FaultyStorage:
         below = source + os.sep
         for path in [path for path in self._synced_bytes if path == source or path.startswith(below)]:
             self._synced_bytes[target + path[len(source) :]] = self._synced_bytes.pop(path)
+
+    def exchange(self, one: str, other: str) -> bool:
+        self._before(Operation(name="exchange", path=one))
+        if not self.inner.exchange(one, other):
+            return False
+        moved = {}
+        for source, target in ((one, other), (other, one)):
+            below = source + os.sep
+            for path in [path for path in self._synced_bytes if path == source or path.startswith(below)]:
+                moved[target + path[len(source) :]] = self._synced_bytes.pop(path)
+        self._synced_bytes |= moved
+        return True
+
+    def link(self, source: str, target: str) -> bool:
+        self._before(Operation(name="link", path=target))
+        return self.inner.link(source, target)
 
     def remove(self, path: str) -> None:
         self._before(Operation(name="remove", path=path))

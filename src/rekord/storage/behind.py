@@ -1,4 +1,4 @@
-"""The new file of a salvage, written and hashed by a thread of its own while the next records are read."""
+"""A new file, written and hashed by a thread of its own while what comes next is read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Output:
         if len(self._gathered) < WRITE_BYTES:
             return
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, thread_name_prefix="rekord-salvage")
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="rekord-write-behind")
         self._waiting.append(self._pool.submit(self._put, self._gathered))
         self._gathered = bytearray()
         if len(self._waiting) > _WAITING:

@@ -1,0 +1,234 @@
+"""Records of existing shards on their way to a new one: whole frames, verified, as they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rekord import _core
+from rekord.codec.plan import CodecPlan, compile_plan
+from rekord.dataset.order import Ids
+from rekord.dataset.recipes import Recipe
+from rekord.dataset.shard_index import ShardIndex, damage, shard_index
+from rekord.dataset.shards import Shards
+from rekord.engines.encoding import decoded_columns
+from rekord.engines.job import CutRule
+from rekord.errors import RekordError
+from rekord.schema import Schema
+from rekord.storage.anywhere import ANYWHERE
+from rekord.storage.files import Readable
+
+_POSITIONS = 1 << 16
+_WINDOW_BYTES = 4 << 20
+_IDLE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records of some shards, in the order of a recipe."""
+
+    shards: Shards
+    recipe: Recipe
+
+    def __len__(self) -> int:
+        return self.recipe.size
+
+    @cached_property
+    def frames(self) -> Frames:
+        """Where they lie."""
+        return Frames(self.shards)
+
+    def pieces(self, begin: int, end: int) -> Iterator[tuple[Ids, Any]]:
+        """The numbers and the framed lengths of the records at positions `begin` to `end`, a part at a time."""
+        for at in range(begin, end, _POSITIONS):
+            positions = np.arange(at, min(at + _POSITIONS, end), dtype=np.int64)
+            ids = self.recipe.records(0, positions)
+            yield ids, self.frames.lengths(ids)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Positions of some records, from and up to but without."""
+
+    records: Records
+    begin: int
+    end: int
+
+    def pieces(self) -> Iterator[tuple[Ids, Any]]:
+        return self.records.pieces(self.begin, self.end)
+
+
+def cut_records(records: Records, rule: CutRule) -> list[Stretch]:
+    """The shards that records make, as a conversion would cut them."""
+    total = len(records)
+    if rule.shards is not None:
+        edges = [-(-m * total // rule.shards) for m in range(rule.shards + 1)]
+    else:
+        framed_bytes = sum(int(lengths.sum()) for _, lengths in records.pieces(0, total))
+        edges = _byte_edges(records, framed_bytes, rule.count(framed_bytes, total))
+    return [Stretch(records, begin, end) for begin, end in pairwise(edges)]
+
+
+def _byte_edges(records: Records, framed_bytes: int, shards: int) -> list[int]:
+    """Where shards begin: the record that starts at byte s of T goes to shard floor(s * N / T)."""
+    starts = np.array([-(-m * framed_bytes // shards) for m in range(1, shards)], np.int64)
+    edges = [0]
+    byte = position = 0
+    for _, lengths in records.pieces(0, len(records)):
+        begins = byte + np.cumsum(lengths) - lengths
+        byte += int(lengths.sum())
+        here = starts[len(edges) - 1 :]
+        here = here[: np.searchsorted(here, begins[-1], side="right")]
+        edges += (position + np.searchsorted(begins, here)).tolist()
+        position += len(lengths)
+    return [*edges, *[len(records)] * (shards + 1 - len(edges))]
+
+
+class Frames:
+    """Where the frames of some shards begin and end. Safe to share by threads."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._ends: dict[int, int] = {}
+
+    def index(self, shard: int) -> ShardIndex:
+        """The index of a shard."""
+        return shard_index(self._shards.paths[shard], self._shards.counts[shard])
+
+    def lengths(self, ids: Ids) -> Any:
+        """Of the frames of these records, in bytes."""
+        shards, records = self._shards.locate(ids)
+        out = np.empty(len(ids), np.int64)
+        for shard in np.unique(shards).tolist():
+            mine = shards == shard
+            begins, ends = self.extents(shard, records[mine])
+            out[mine] = ends - begins
+        return out
+
+    def extents(self, shard: int, records: Ids) -> tuple[Any, Any]:
+        """Where the frames of some records of a shard begin and end, in its decompressed stream."""
+        offsets = self.index(shard).offsets
+        begins = offsets[records].astype(np.int64)
+        last = records == len(offsets) - 1
+        following = offsets[np.minimum(records + 1, len(offsets) - 1)].astype(np.int64)
+        return begins, np.where(last, self.end(shard) if last.any() else 0, following)
+
+    def end(self, shard: int) -> int:
+        """Where the last frame of a shard ends."""
+        if shard not in self._ends:
+            index = self.index(shard)
+            end = index.stamp[0]
+            if index.compression != "none" and len(index.offsets):
+                last = int(self._shards.starts[shard + 1]) - 1
+                gathered = self._shards.gather(np.array([last], np.int64), _core.Pool(0))
+                end = int(index.offsets[-1]) + gathered.size_bytes
+            self._ends[shard] = end
+        return self._ends[shard]
+
+
+class Copying:
+    """Copies records for one shard; a class for the files that it has open while it does."""
+
+    def __init__(self, records: Records, schema: Schema, index: Sequence[str]) -> None:
+        self._records = records
+        self._index = tuple(index)
+        self._plan: CodecPlan | None = compile_plan(schema, self._index) if index else None
+        self._pool = _core.Pool(_IDLE_BYTES)
+        self._buffer = bytearray()
+        self._open: tuple[int, Readable] | None = None
+
+    def __enter__(self) -> Copying:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if self._open is not None:
+            self._open[1].close()
+
+    def windows(self, stretch: Stretch) -> Iterator[tuple[memoryview, Any, pa.Table]]:
+        """Frames, which are good until the next ones, with their lengths and their lines of the index."""
+        for ids, lengths in stretch.pieces():
+            for begin, end in _windows(lengths):
+                frames = self._frames(ids[begin:end], lengths[begin:end])
+                yield frames, lengths[begin:end], self._lines(ids[begin:end], frames)
+
+    def _frames(self, ids: Ids, lengths: Any) -> memoryview:
+        shards = self._records.shards
+        shard, record = (int(one[0]) for one in shards.locate(ids[:1]))
+        in_a_row = int(ids[-1]) < int(shards.starts[shard + 1]) and bool((np.diff(ids) == 1).all())
+        size_bytes = int(lengths.sum())
+        if in_a_row and self._records.frames.index(shard).compression == "none":
+            begin = int(self._records.frames.index(shard).offsets[record])
+            frames = self._read(shard, begin, size_bytes)
+        else:
+            gathered = shards.gather(ids, self._pool)
+            frames = memoryview(gathered.slab.view())[: gathered.size_bytes]
+        extents, consumed, _, problem = _core.scan(frames, 0, len(frames), len(frames))
+        if problem is not None or consumed != size_bytes or len(extents) != len(ids):
+            raise self._damage(int(ids[min(len(extents), len(ids) - 1)]))
+        return frames
+
+    def _read(self, shard: int, begin: int, size_bytes: int) -> memoryview:
+        """So many bytes of a shard, until the next call."""
+        if self._open is None or self._open[0] != shard:
+            if self._open is not None:
+                self._open[1].close()
+            self._open = None
+            self._records.shards.check_unchanged(shard)
+            self._open = shard, ANYWHERE.open_read(self._records.shards.paths[shard])
+        if len(self._buffer) < size_bytes:
+            self._buffer = bytearray(max(size_bytes, _WINDOW_BYTES))
+        view = memoryview(self._buffer)[:size_bytes]
+        file = self._open[1]
+        file.seek(begin)
+        filled = 0
+        while filled < size_bytes and (count := file.readinto(view[filled:])):
+            filled += count
+        return view[:filled]
+
+    def _damage(self, number: int) -> RekordError:
+        """What is wrong with a record, as reading it says."""
+        shards = self._records.shards
+        shard, record = (int(one[0]) for one in shards.locate(np.array([number], np.int64)))
+        index = self._records.frames.index(shard)
+        failure = damage(shards.paths[shard], record, int(index.offsets[record]), index.stamp)
+        failure.location = failure.location.within(path=shards.paths[shard])
+        return failure
+
+    def _lines(self, ids: Ids, frames: memoryview) -> pa.Table:
+        """The index columns of these records: from the index of their shards, or else from the records."""
+        if self._plan is None:
+            return pa.table({})
+        shards, records = self._records.shards.locate(ids)
+        used = np.unique(shards).tolist()
+        tables = [self._records.frames.index(shard).table for shard in used]
+        if any(table is None or not set(self._index) <= set(table.column_names) for table in tables):
+            columns = decoded_columns(self._plan, frames, len(ids))
+            return pa.table({f"index:{name}": column for name, column in columns.items()})
+        parts = []
+        for shard, table in zip(used, tables, strict=True):
+            assert table is not None
+            chosen = table.select(list(self._index))
+            parts.append(chosen.take(pa.array(records if len(used) == 1 else records[shards == shard])))
+        together = pa.concat_tables(parts, promote_options="permissive")
+        if len(used) > 1:
+            back = np.empty(len(ids), np.int64)
+            back[np.argsort(shards, kind="stable")] = np.arange(len(ids))
+            together = together.take(pa.array(back))
+        return together.rename_columns([f"index:{name}" for name in self._index])
+
+
+def _windows(lengths: Any) -> Iterator[tuple[int, int]]:
+    """Records of about so many bytes together, one at the least."""
+    ends = np.cumsum(lengths)
+    at = 0
+    while at < len(lengths):
+        until = int(np.searchsorted(ends, ends[at] - lengths[at] + _WINDOW_BYTES, side="right"))
+        until = max(until, at + 1)
+        yield at, until
+        at = until

@@ -1,0 +1,297 @@
+"""A dataset made of what exists already: shards that stay as they are, records copied, records changed.
+
+Nothing is spilled: which record goes where is known before, from the indexes. Each shard is a task of its own, and
+what is finished is found again after a crash, as for a conversion. One rename shows it all.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from rekord import _core
+from rekord.codec.batch import encoded_batches
+from rekord.codec.plan import compile_plan
+from rekord.dataset.finish import Batch
+from rekord.dataset.index import blocks_of, index_path, read_index_file
+from rekord.dataset.indexed import IndexedDecoder
+from rekord.dataset.manifest import FORMAT, Manifest, Origin, shard_name
+from rekord.dataset.shard_index import stamp_of
+from rekord.engines.conversion import Watch
+from rekord.engines.copied import Copying, Records, Stretch
+from rekord.engines.encoding import decoded_columns
+from rekord.engines.job import Plan
+from rekord.engines.journal import Lock, Staging, open_staging
+from rekord.engines.local import Workers
+from rekord.engines.place import Aim, links_followed, look_at_out, look_at_stagings
+from rekord.engines.progress import Tally
+from rekord.engines.publish import Companions, show, split_part, write_companions
+from rekord.engines.shard_file import ShardDone, ShardFile, finished_shard, index_place
+from rekord.errors import RekordError
+from rekord.schema import Schema
+from rekord.storage.anywhere import ANYWHERE
+from rekord.storage.files import LOCAL, Storage
+from rekord.storage.remote import is_remote
+
+Piece: TypeAlias = "tuple[Any, Any, pa.Table]"
+"""Frames, the lengths of them, and their lines of the index."""
+
+_CHANGED_RECORDS = 1024
+_COPY_BYTES = 4 << 20
+_PIECE_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """A shard that stays as it is: the new dataset has another name for the same file, or a copy of it."""
+
+    path: str
+    done: ShardDone
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Records that are copied without a look inside."""
+
+    stretch: Stretch
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Records that are decoded, changed by a function of columns, and encoded anew.
+
+    `function` may give fewer or more rows than it was given. `before` is the schema that they are decoded by.
+    """
+
+    stretch: Stretch
+    before: Schema
+    function: Callable[[Batch], Batch]
+
+
+NewShard: TypeAlias = "Linked | Copied | Changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSplit:
+    """A split of the new dataset: its shards in order."""
+
+    shards: Sequence[NewShard]
+    template: str
+    compression: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remake:
+    """What is to be made, and where."""
+
+    out: str
+    splits: Mapping[str, NewSplit]
+    schema: Schema
+    index: tuple[str, ...]
+    plan: Plan  # its options name the verb and all that decides the bytes
+    version: str
+    companions: Companions
+    parent: str | None = None  # the digest of the manifest that it comes from
+    workers: int = 1
+    fresh: bool = False
+    storage: Storage = LOCAL
+    framed_bytes: int | None = None  # about how much will be written, for whoever watches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remade:
+    """How it ended."""
+
+    manifest: Manifest
+    linked: int  # shards
+    written: int
+    resumed_shards: int = 0
+    nothing_to_do: bool = False
+
+
+def kept_shard(records: Records, shard: int, sha256: str, index: Sequence[str]) -> NewShard:
+    """A whole shard of existing ones: linked where its index has all that the new one is to have, else copied."""
+    path, begin = records.shards.paths[shard], int(records.shards.starts[shard])
+    end = int(records.shards.starts[shard + 1])
+    file = None if is_remote(path) else read_index_file(index_path(path))
+    if file is None or len(file.offsets) != end - begin or not set(index) <= set(file.table.column_names):
+        return Copied(Stretch(records, begin, end))
+    return Linked(
+        path,
+        ShardDone(
+            records=end - begin,
+            framed_bytes=records.frames.end(shard),
+            file_bytes=stamp_of(path)[0],
+            sha256=sha256,
+            classes=file.told.classes,
+            blocks=blocks_of(file.offsets.astype(np.int64)),
+        ),
+    )
+
+
+def remake(wanted: Remake, watch: Watch | None = None) -> Remade:
+    """Make the dataset, or what is left to make of it."""
+    storage = wanted.storage
+    storage.make_folder(os.path.dirname(os.path.abspath(wanted.out)))
+    aim = links_followed(Aim(out=wanted.out, plan=wanted.plan, storage=storage, fresh=wanted.fresh))
+    with Lock(aim.out):
+        staging = open_staging(aim.out, aim.plan.id, storage, spills=None)
+        complete = look_at_out(aim, staging)
+        if complete is not None:
+            return Remade(manifest=complete, linked=0, written=0, nothing_to_do=True)
+        look_at_stagings(aim, staging)
+        staging.prepare(aim.plan.to_json())
+        return _Run(wanted, staging, watch).run(aim.out)
+
+
+class _Run:
+    def __init__(self, wanted: Remake, staging: Staging, watch: Watch | None) -> None:
+        self._wanted = wanted
+        self._staging = staging
+        self._watch = watch
+        self._tallies = threading.local()
+
+    def run(self, out: str) -> Remade:
+        wanted = self._wanted
+        if self._watch is not None:
+            self._watch.phase("write", self._staging, wanted.framed_bytes)
+        places = [
+            (name, number) for name, split in wanted.splits.items() for number in range(len(split.shards))
+        ]
+        done = {place: known for place in places if (known := self._finished(*place)) is not None}
+        resumed = len(done)
+        left = [place for place in places if place not in done]
+        calls = [(i, place) for i, place in enumerate(left)]
+        with Workers(wanted.workers) as workers:
+            # Bytes are read, checked, hashed and written without Python's lock: threads will do.
+            for i, result in workers.run(None, self._shard, calls, threads=True):
+                if isinstance(result, Exception):
+                    raise result
+                done[left[i]] = result
+        shards = {
+            name: [done[name, i] for i in range(len(split.shards))] for name, split in wanted.splits.items()
+        }
+        manifest = write_companions(self._staging, self._manifest(shards), (), shards, wanted.companions)
+        show(self._staging, out)
+        linked = sum(isinstance(one, Linked) for split in wanted.splits.values() for one in split.shards)
+        return Remade(manifest=manifest, linked=linked, written=len(places) - linked, resumed_shards=resumed)
+
+    def _manifest(self, shards: Mapping[str, Sequence[ShardDone]]) -> Manifest:
+        wanted = self._wanted
+        return Manifest(
+            format=FORMAT,
+            rekord=wanted.version,
+            plan=wanted.plan.id,
+            schema=dict(wanted.plan.schema),
+            splits={
+                name: split_part(wanted.splits[name].template, wanted.splits[name].compression, done)
+                for name, done in shards.items()
+            },
+            source=Origin(
+                kind="records",
+                fingerprint=wanted.plan.source,
+                rows=sum(one.records for done in shards.values() for one in done),
+                rejected=0,
+            ),
+            options=dict(wanted.plan.options),
+            companions=[],
+            parent=wanted.parent,
+        )
+
+    def _name(self, split: str, number: int) -> str:
+        new = self._wanted.splits[split]
+        return shard_name(new.template, split, number, len(new.shards))
+
+    def _finished(self, split: str, number: int) -> ShardDone | None:
+        path = self._staging.shard_done_path(split, number)
+        return finished_shard(self._staging, self._name(split, number), path)
+
+    def _shard(self, split: str, number: int) -> ShardDone:
+        new = self._wanted.splits[split]
+        shard, name = new.shards[number], self._name(split, number)
+        done_path = self._staging.shard_done_path(split, number)
+        if isinstance(shard, Linked):
+            return self._linked(shard, name, done_path)
+        tally = self._tally
+        lengths: list[Any] = [np.zeros(0, np.int64)]
+        tables: list[pa.Table] = []
+        with ShardFile(self._staging, name, new.compression) as file:
+            pieces = self._copied(shard) if isinstance(shard, Copied) else self._changed(shard)
+            for frames, framed, lines in pieces:
+                file.write(frames)
+                tally.shard_bytes(len(frames))
+                lengths.append(framed)
+                tables.append(lines)
+            done = file.complete(
+                self._wanted.schema, self._wanted.index, np.concatenate(lengths), tables, done_path
+            )
+        tally.next()
+        return done
+
+    def _copied(self, shard: Copied) -> Iterator[Piece]:
+        with Copying(shard.stretch.records, self._wanted.schema, self._wanted.index) as copying:
+            yield from copying.windows(shard.stretch)
+
+    def _changed(self, shard: Changed) -> Iterator[Piece]:
+        wanted = self._wanted
+        index = compile_plan(wanted.schema, wanted.index) if wanted.index else None
+        records = shard.stretch.records
+        decoder = IndexedDecoder(records.shards, compile_plan(shard.before, None), _core.Pool(0))
+        for ids, _ in shard.stretch.pieces():
+            for at in range(0, len(ids), _CHANGED_RECORDS):
+                batch = shard.function(decoder.decode(ids[at : at + _CHANGED_RECORDS]))
+                if not batch or not len(next(iter(batch.values()))):
+                    continue
+                for frames, rows, ends in encoded_batches(
+                    batch, wanted.schema, enough_bytes=_PIECE_BYTES
+                ).with_ends():
+                    lines = {} if index is None else decoded_columns(index, frames, rows)
+                    table = pa.table({f"index:{name}": column for name, column in lines.items()})
+                    yield frames, np.diff(ends, prepend=0), table
+
+    def _linked(self, shard: Linked, name: str, done_path: str) -> ShardDone:
+        self._another_name(shard.path, os.path.join(self._staging.out, name))
+        self._another_name(index_path(shard.path), index_place(self._staging, name))
+        self._staging.write_done(done_path, shard.done)
+        return shard.done
+
+    def _another_name(self, source: str, target: str) -> None:
+        """A link is complete at once; where there can be none the file is copied."""
+        staging = self._staging
+        if staging.size_of(target) >= 0:
+            staging.storage.remove(target)
+        if not staging.storage.link(source, target):
+            _copy_file(source, target, staging)
+
+    @property
+    def _tally(self) -> Tally:
+        tally: Tally | None = getattr(self._tallies, "own", None)
+        if tally is None:
+            tally = Tally(self._staging.folder if self._wanted.storage is LOCAL else None)
+            self._tallies.own = tally
+        return tally
+
+
+def _copy_file(source: str, target: str, staging: Staging) -> None:
+    temporary = staging.temporary(target)
+    file = staging.storage.create(temporary)
+    try:
+        with ANYWHERE.open_read(source) as old:
+            buffer = memoryview(bytearray(_COPY_BYTES))
+            while count := old.readinto(buffer):
+                file.write(buffer[:count])
+        file.fsync()
+    except BaseException:
+        with suppress(RekordError):
+            staging.storage.remove(temporary)
+        raise
+    finally:
+        file.close()
+    staging.storage.rename(temporary, target)
