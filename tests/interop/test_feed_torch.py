@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import re
@@ -17,7 +18,7 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, Rando
 import rekord as rk
 from rekord.feeds.tensors import MaskedTensors, RaggedTensors, SparseTensors
 from rekord.feeds.torch import tensor, tensors
-from rekord.feeds.torch_loader import MOST_WORKERS, Places
+from rekord.feeds.torch_places import MOST_WORKERS, Places
 
 ROWS = 103
 SCHEMA = rk.Schema(
@@ -147,6 +148,8 @@ def test_what_torch_cannot_share_is_copied() -> None:
     assert tensor(frozen).tolist() == [0, 1, 2]
     assert tensor(np.arange(3)[::-1]).tolist() == [2, 1, 0]
     assert tensor(np.arange(3, dtype=">i4")).tolist() == [0, 1, 2]
+    packed = np.array([(1, 0.5), (2, 1.5)], dtype=[("a", "i1"), ("b", "<f4")])
+    assert tensor(packed["b"]).tolist() == [0.5, 1.5]
 
 
 def test_what_a_function_made_passes_through(split: Any) -> None:
@@ -320,16 +323,69 @@ def test_an_iterable_dataset_pickles_small(split: Any) -> None:
     assert ids(copied) == first
 
 
+class Workers:
+    """The workers of one iterator of a DataLoader, as far as places are concerned."""
+
+    def __init__(self, places: Places, count: int, seed: int) -> None:
+        # Each worker is a process, which has a copy of everything but what is shared.
+        self._places = [copy.copy(places) for _ in range(count)]
+        self._seed = seed
+
+    def begin(self, *workers: int) -> list[tuple[int, int]]:
+        count = len(self._places)
+        found = [self._places[worker].begin(worker, count, seed=self._seed) for worker in workers]
+        return [(place.epoch, place.consumed) for place in found]
+
+
 def test_workers_of_another_loader_begin_the_next_epoch_together() -> None:
     places = Places(0)
-    assert [places.begin(worker, 2) for worker in (0, 1)] == [(0, 0), (0, 0)]
-    assert [places.begin(worker, 4) for worker in (3, 1, 0, 2)] == [(1, 0)] * 4
-    assert [places.begin(worker, 2) for worker in (1, 0)] == [(2, 0)] * 2
-    # One worker may be slow to begin what was broken off: it counts for itself.
+    two = Workers(places, 2, 11)
+    assert two.begin(0, 1) == [(0, 0)] * 2
+    assert Workers(places, 4, 12).begin(3, 1, 0, 2) == [(1, 0)] * 4
+    assert two.begin(1, 0) == [(2, 0)] * 2
     places.set(7, 30, {})
-    assert [places.begin(0, 2), places.begin(0, 2)] == [(7, 30), (8, 0)]
-    assert [places.begin(1, 2), places.begin(1, 2)] == [(7, 30), (8, 0)]
-    assert places.current() == (8, 0)
+    assert two.begin(0, 0) == [(7, 30), (8, 0)]
+    # One worker may be slow to begin what was broken off: it counts for itself.
+    assert two.begin(1, 1) == [(7, 30), (8, 0)]
+    assert places.current().epoch == 8
+
+
+def test_a_worker_that_is_late_begins_what_it_was_made_for_and_not_what_was_set_since() -> None:
+    places = Places(0)
+    workers = Workers(places, 2, 11)
+    assert workers.begin(0) == [(0, 0)]
+    places.set(5, 40, {})
+    assert (places.current().epoch, places.current().consumed) == (5, 40)
+    assert workers.begin(1) == [(0, 0)]
+    assert workers.begin(1, 0) == [(5, 40)] * 2
+    assert workers.begin(0, 1) == [(6, 0)] * 2
+
+
+@pytest.mark.parametrize("seeds", [(11, 12), (11, 11)])
+def test_workers_that_are_made_anew_begin_the_next_epoch_whatever_their_seed(seeds: tuple[int, int]) -> None:
+    places = Places(0)
+    assert [Workers(places, 2, seed).begin(0, 1) for seed in seeds] == [[(0, 0)] * 2, [(1, 0)] * 2]
+    longer = Workers(places, 2, 13)
+    assert [longer.begin(1, 0) for _ in range(3)] == [[(epoch, 0)] * 2 for epoch in (2, 3, 4)]
+    assert Workers(places, 2, 13).begin(0, 1) == [(5, 0)] * 2
+
+
+def test_a_worker_that_ended_before_it_began_does_not_fall_behind() -> None:
+    places = Places(0)
+    assert Workers(places, 2, 11).begin(0) == [(0, 0)]
+    assert Workers(places, 2, 12).begin(1, 0) == [(1, 0)] * 2
+
+
+def test_a_copy_of_a_dataset_has_places_of_its_own_that_workers_share(split: Any) -> None:
+    dataset = split.to_torch(10, style="iterable")
+    list(dataset)
+    for copied in (copy.deepcopy(dataset), pickle.loads(pickle.dumps(dataset))):
+        shared = [value for value in vars(copied._places).values() if isinstance(value, torch.Tensor)]
+        assert len(shared) == 3
+        assert all(value.is_shared() for value in shared)
+        list(copied)
+        assert copied.state_after(0)["epoch"] == 1
+    assert dataset.state_after(0)["epoch"] == 0
 
 
 def test_more_workers_than_can_be_counted_are_refused() -> None:
@@ -353,12 +409,14 @@ def test_a_map_style_dataset_gives_rows_of_tensors(split: Any) -> None:
     assert dataset[0]["maybe"] is None
     assert dataset[-1]["id"].tolist() == ROWS - 1
     assert [made["id"].tolist() for made in dataset.__getitems__([5, 5, 2])] == [5, 5, 2]
-    batch = dataset[[4, 2]]
-    assert batch["id"].tolist() == [4, 2]
-    assert isinstance(batch["tokens"], RaggedTensors)
+    for numbers in ([4, 2], np.array([4, 2]), torch.tensor([4, 2])):
+        batch = dataset[numbers]
+        assert batch["id"].tolist() == [4, 2]
+        assert isinstance(batch["tokens"], RaggedTensors)
+    assert dataset[torch.tensor(4)]["id"].tolist() == 4
 
 
-@pytest.mark.parametrize("number", [ROWS, -ROWS - 1, 1.5, True, "a"])
+@pytest.mark.parametrize("number", [ROWS, -ROWS - 1, 1.5, True, "a", torch.tensor(0.5)])
 def test_a_row_that_is_not_there_is_an_index_error(split: Any, number: Any) -> None:
     dataset = split.to_torch(style="map")
     for call in (lambda: dataset[number], lambda: dataset.__getitems__([0, number])):

@@ -207,6 +207,76 @@ print(json.dumps([state["epoch"], state["consumed"], rest]))
     assert found == [1, 40, [[expected(place, 1)[4:], expected(place, 2)]] * 3]
 
 
+def test_a_worker_that_begins_late_does_not_take_what_was_loaded_since(place: Path, tmp_path: Path) -> None:
+    found = run(
+        place,
+        f"""
+import os, time
+go = {str(tmp_path / "go")!r}
+def late(worker):
+    while worker and not os.path.exists(go):
+        time.sleep(0.01)
+dataset = split.to_torch(10, style="iterable", **SAME)
+loader = DataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=True, worker_init_fn=late)
+next(iter(loader))
+dataset.load_state_dict({{**dataset.state_after(0), "epoch": 4, "consumed": 30}})
+open(go, "w").close()
+print(json.dumps([ids(loader), ids(loader)]))
+""",
+    )
+    assert found == [expected(place, 4)[3:], expected(place, 5)]
+
+
+def test_large_and_small_columns_come_out_of_our_workers_as_they_are_without(tmp_path: Path) -> None:
+    schema = rk.Schema(
+        {
+            "id": rk.Int64(),
+            "wide": rk.Float32(shape=(40_000,)),
+            "blob": rk.Bytes(),
+            "maybe": rk.Text(optional=True),
+            "tags": rk.Text(shape=(2,)),
+            "tfidf": rk.Sparse("float32", size=50),
+        }
+    )
+    rows = [
+        {
+            "id": i,
+            "wide": [i] * 40_000,
+            "blob": bytes([i]) * 100_000,
+            "maybe": None if i % 2 else f"text {i}",
+            "tags": ["a", str(i)],
+            "tfidf": ([1, i + 2], [0.5, i]),
+        }
+        for i in range(10)
+    ]
+    rk.write(rows, tmp_path / "data", schema=schema, progress=False)
+    found = run(
+        tmp_path / "data",
+        """
+def said(batch):
+    blob = [[len(value), value[0]] for value in batch["blob"]]
+    sparse = [part.tolist() for part in batch["tfidf"][:3]]
+    return [list(batch), batch["id"].tolist(), batch["wide"][:, ::20_000].tolist(), blob,
+            len(batch["maybe"]), batch["maybe"].tolist(), batch["tags"].tolist(), sparse, repr(batch["kept"])]
+def kept(batch):
+    batch["kept"] = torch.tensor([1.5, len(batch["id"])])
+    return {"kept": None, **batch}
+found = []
+for workers in (0, 2):
+    loader = split.to_torch(4, workers=workers, map=kept)
+    found.append([])
+    for batch in loader:
+        batch["wide"] += 1  # private, and may be written to
+        batch["id"] += 1
+        found[-1].append(said(batch))
+print(json.dumps(found))
+""",
+    )
+    assert found[0] == found[1]
+    assert found[0][0][:2] == [["kept", *schema], [1, 2, 3, 4]]
+    assert found[0][0][5] == ["text 0", None, "text 2", None]
+
+
 def test_every_form_of_column_comes_out_of_a_worker_whole(place: Path) -> None:
     found = run(
         place,

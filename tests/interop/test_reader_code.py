@@ -88,15 +88,54 @@ def test_the_tensorflow_code_reads_compressed_sequences(
     compression: Any, tmp_path: Path, tf: ModuleType
 ) -> None:
     schema = rk.Schema(
-        context={"id": rk.Int64()}, steps={"x": rk.Float32(shape=(2,)), "w": rk.Text(shape=(None,))}
+        context={"id": rk.Int64(), "raw": rk.Tensor("int16", shape=(2,))},
+        steps={"x": rk.Float32(shape=(2,)), "w": rk.Text(shape=(None,))},
     )
-    rows = [{"id": i, "x": [[j, i] for j in range(i)], "w": [["a"] * j for j in range(i)]} for i in range(4)]
+    rows = [
+        {
+            "id": i,
+            "raw": np.array([i, -i], np.int16),
+            "x": [[j, i] for j in range(i)],
+            "w": [["a"] * j for j in range(i)],
+        }
+        for i in range(4)
+    ]
     out = str(tmp_path / "data")
     rk.write(rows, out, schema=schema, compression=compression, progress=False, workers=1)
     (batch,) = list(loaded(out, "tensorflow")["read"]("train"))
     assert batch["id"].numpy().tolist() == [0, 1, 2, 3]
+    assert batch["raw"].numpy().tolist() == [[i, -i] for i in range(4)]
     assert batch["x"][3].numpy().tolist() == [[0, 3], [1, 3], [2, 3]]
     assert batch["w"][3].to_list() == [[], [b"a"], [b"a", b"a"]]
+
+
+def test_the_tensorflow_code_reads_tensors_and_lists_that_vary(tmp_path: Path, tf: ModuleType) -> None:
+    schema = rk.Schema(
+        {
+            "first": rk.Tensor("int16", shape=(None, 2)),
+            "inner": rk.Tensor("uint8", shape=(2, None)),
+            "list": rk.Float32(shape=(2, None)),
+        }
+    )
+    rows = [
+        {
+            "first": np.full((i, 2), i, np.int16),
+            "inner": np.full((2, i), i, np.uint8),
+            "list": np.full((2, i), i, np.float32),
+        }
+        for i in range(4)
+    ]
+    out = str(tmp_path / "data")
+    rk.write(rows, out, schema=schema, progress=False, workers=1)
+    (batch,) = list(loaded(out, "tensorflow")["read"]("train"))
+    code = reader_code(rk.open(out), out, "tensorflow")
+    told = [line.split(": ", 1)[1] for line in code.splitlines() if "# One value: " in line]
+    for i in range(4):
+        assert batch["first"][i].numpy().tolist() == rows[i]["first"].tolist()
+        inner, listed = (eval(line, {"tf": tf, "batch": batch, "i": i}) for line in told)
+        if i:  # of nothing, TensorFlow cannot tell the size
+            assert inner.numpy().tolist() == rows[i]["inner"].tolist()
+            assert listed.numpy().tolist() == rows[i]["list"].tolist()
 
 
 def test_the_tensorflow_code_reads_what_was_written_elsewhere(put_records: Any, tf: ModuleType) -> None:

@@ -157,6 +157,15 @@ def test_a_balanced_split_pickles_small_where_the_index_has_its_classes(tmp_path
     assert column(pickle.loads(pickled).batches(100, shuffle=True), "n") == expected
 
 
+def test_what_was_looked_up_before_does_not_make_the_next_pickle_larger(tmp_path: Path) -> None:
+    split = dataset(tmp_path, [3000, 2000, 10])["train"]
+    expected = column(split.balanced().batches(100, shuffle=True), "n")
+    for again in (split.balanced(), split[:].balanced()):
+        pickled = pickle.dumps(again)
+        assert len(pickled) < 5000
+        assert column(pickle.loads(pickled).batches(100, shuffle=True), "n") == expected
+
+
 def test_what_the_index_lacks_is_read_once_and_goes_along(tmp_path: Path, monkeypatch: Any) -> None:
     schema = rk.Schema({"kind": rk.Text(), "n": rk.Int64()})
     rows = [{"kind": "rare" if i % 10 == 0 else "usual", "n": i} for i in range(50)]
@@ -375,6 +384,13 @@ def test_records_of_rare_classes_come_more_often_and_what_was_achieved_is_said(t
     # Before, 5 % of the records had class 1, and 90 % class 0.
     assert achieved[1] > 0.25
     assert achieved[2] > 0.25
+
+
+def test_a_class_that_a_record_names_twice_counts_once(tmp_path: Path) -> None:
+    rows = [{"tags": [0, 1, 1] if i < 10 else [0], "n": i} for i in range(100)]
+    balanced = foreign(tmp_path, rows, TAGS).balanced(by="tags", target={"a": 1, "b": 1})
+    # The factor of those that have class 1 is 10.
+    assert balanced.achieved == {0: 1.0, 1: pytest.approx(100 / 190)}
 
 
 def test_each_record_comes_as_often_as_its_factor_says_rounded(tmp_path: Path) -> None:

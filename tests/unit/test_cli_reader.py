@@ -123,6 +123,24 @@ def test_dali_reads_fixed_and_varying_features_and_decodes_pictures(tmp_path: Pa
     assert "rekord index PATH --format dali" in code
 
 
+def test_dali_is_told_the_declared_default(tmp_path: Path) -> None:
+    schema = rk.Schema({"score": rk.Float32(default=0.25), "n": rk.Int64(default=3), "plain": rk.Int64()})
+    rk.write([{"plain": 1}], tmp_path / "data", schema=schema, progress=False)
+    code = reader_code(rk.open(tmp_path / "data"), "data", "dali")
+    assert '"score": tfrec.FixedLenFeature([], tfrec.float32, 0.25),' in code
+    assert '"n": tfrec.FixedLenFeature([], tfrec.int64, 3),' in code
+    assert '"plain": tfrec.FixedLenFeature([], tfrec.int64, 0),' in code
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "dali", "spark"])
+def test_a_list_whose_inner_dimension_varies_is_read_flat(framework: str, tmp_path: Path) -> None:
+    schema = rk.Schema({"pairs": rk.Float32(shape=(2, None))})
+    rk.write([{"pairs": [[1.0], [2.0]]}], tmp_path / "data", schema=schema, progress=False)
+    code = reader_code(rk.open(tmp_path / "data"), "data", framework)
+    compile(code, "reader.py", "exec")
+    assert '"pairs"' in code
+
+
 def test_spark_has_a_type_for_every_key(tmp_path: Path) -> None:
     code = reader_code(*empty(tmp_path, SCHEMA), "spark")
     for line in (

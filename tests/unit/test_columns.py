@@ -142,6 +142,23 @@ def test_a_pickled_column_comes_back_the_same(column_and_rows) -> None:
         assert repr(again) == repr(column)
 
 
+def test_strings_pickle_as_buffers_and_are_made_when_one_is_asked_for() -> None:
+    strings = Strings.of([f"text {i}" for i in range(1000)])
+    buffers: list[pickle.PickleBuffer] = []
+    pickled = pickle.dumps(strings, protocol=5, buffer_callback=buffers.append)
+    assert len(pickled) < 1000
+    assert sum(buffer.raw().nbytes for buffer in buffers) == strings.nbytes + 8 * 1001
+    again = pickle.loads(pickled, buffers=buffers)
+    assert (len(again), again.nbytes, again.to_arrow().to_pylist()) == (
+        1000,
+        strings.nbytes,
+        strings.tolist(),
+    )
+    assert again[999] == "text 999"
+    assert again.tolist() == pickle.loads(pickle.dumps(again)).tolist() == strings.tolist()
+    assert not hasattr(again, "dtype")
+
+
 def test_an_empty_column_has_no_rows() -> None:
     empty = [
         Strings.of([]),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.split import Split
+from rekord.feeds.sql import _Records
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 SCHEMA = rk.Schema(
@@ -90,6 +93,22 @@ def test_records_can_be_joined_with_themselves(split: rk.Split) -> None:
     assert answer.to_pydict() == {"n": [13]}
 
 
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("with x as (select vec from records) select count(*) as n from x", {"n": [5]}),
+        ('select count(*) as n from (select "image/name" as a, tokens as b from records)', {"n": [5]}),
+        ("select 1 as one from records where label = 0 or true limit 1", {"one": [1]}),
+    ],
+)
+def test_a_column_may_be_named_and_not_be_needed(query: str, answer: dict[str, Any], split: rk.Split) -> None:
+    assert split.sql(query).to_pydict() == answer
+
+
+def test_a_plan_can_be_asked_for(split: rk.Split) -> None:
+    assert split.sql("explain select vec from records").num_rows == 1
+
+
 def test_a_query_without_records_reads_none(split: rk.Split) -> None:
     assert split.sql("select 1 + 1 as two").to_pydict() == {"two": [2]}
 
@@ -143,6 +162,20 @@ def test_damage_met_by_a_query_is_said_as_everywhere(put_file: Any) -> None:
         19_000,
         str(path),
     )
+
+
+def test_a_failed_query_leaves_nothing_behind_for_the_garbage_collector(put_file: Any) -> None:
+    # DuckDB's objects are not to end in whichever thread happens to collect garbage.
+    path = put_file(corrupt_payload(frames([example_bytes({"n": [i]}) for i in range(3000)]), 2500))
+    split = rk.open(path, schema=rk.Schema({"n": rk.Int64()}))
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(rk.FrameError):  # which keeps no traceback, unlike pytest
+            split.sql("select sum(n) from records")
+        assert not [one for one in gc.get_objects() if isinstance(one, _Records)]
+    finally:
+        gc.enable()
 
 
 def test_a_missing_duckdb_names_the_extra(split: rk.Split, monkeypatch: pytest.MonkeyPatch) -> None:

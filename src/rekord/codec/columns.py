@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +23,10 @@ class Strings:
     `[i]` gives bytes (or str), None where the row has none; with a `row_shape`, an object array of that shape.
     """
 
-    __slots__ = ("_column", "_rows", "row_shape", "text", "valid")
+    __slots__ = ("_buffers", "_column", "_rows", "row_shape", "text", "valid")
+
+    _column: _core.StringColumn
+    _buffers: tuple[Offsets, Array]
 
     def __init__(
         self,
@@ -49,7 +53,7 @@ class Strings:
     @property
     def nbytes(self) -> int:
         """How many bytes the strings have in all."""
-        return self._column.total_bytes
+        return len(self._buffers[1]) if hasattr(self, "_buffers") else self._column.total_bytes
 
     def __len__(self) -> int:
         if self._rows is not None or self.row_shape == ():
@@ -94,6 +98,8 @@ class Strings:
 
     def packed(self) -> tuple[Offsets, Array]:
         """(ends, data): the strings end to end; string i is data[ends[i]:ends[i + 1]]."""
+        if hasattr(self, "_buffers"):
+            return self._buffers
         column = self._column if self._column.packed else self._column.pack(_core.Pool(0))
         return column.buffers()
 
@@ -107,15 +113,28 @@ class Strings:
         kind = "text" if self.text else "bytes"
         return f"Strings({len(self):,} rows of {kind}, {self.nbytes:,} bytes)"
 
+    def __getattr__(self, name: str) -> Any:
+        # Only a column that came out of another process gets here, once: its strings are made when one is asked for.
+        if name != "_column":
+            raise AttributeError(f"'Strings' object has no attribute {name!r}")
+        ends, data = self._buffers
+        bounds, whole = ends.tolist(), data.tobytes()
+        self._column = _core.strings([whole[begin:end] for begin, end in pairwise(bounds)])
+        return self._column
+
     def __reduce__(self) -> tuple[Any, ...]:
-        values = self._column.list_bytes(0, len(self._column))
-        return _rebuild_strings, (values, self.text, self.valid, self.row_shape, self._rows)
+        # Two buffers, which protocol 5 can carry apart from the rest, and not an object for each string.
+        ends, data = self.packed()
+        return _rebuild_strings, (ends, data, self.text, self.valid, self.row_shape, len(self))
 
 
 def _rebuild_strings(
-    values: list[bytes], text: bool, valid: Valid | None, row_shape: tuple[int, ...], rows: int | None
+    ends: Offsets, data: Array, text: bool, valid: Valid | None, row_shape: tuple[int, ...], rows: int
 ) -> Strings:
-    return Strings(_core.strings(values), text=text, valid=valid, row_shape=row_shape, rows=rows)
+    out = Strings.__new__(Strings)
+    out._buffers = ends, data
+    out._rows, out.text, out.valid, out.row_shape = rows, text, valid, row_shape
+    return out
 
 
 class Ragged:
@@ -325,6 +344,12 @@ class SparseColumn:
         from rekord.codec.arrow import sparse_to_arrow
 
         return sparse_to_arrow(self)
+
+    def to_scipy(self) -> Any:
+        """A SciPy CSR array of `size` columns; missing rows are empty."""
+        from rekord.codec.scipy_out import sparse_to_scipy
+
+        return sparse_to_scipy(self)
 
     def __repr__(self) -> str:
         return f"SparseColumn({len(self):,} rows of size {self.size:,})"

@@ -108,11 +108,8 @@ class Repeats:
     def achieved(self) -> dict[Any, float]:
         """The part of an epoch's records that have the class, as the factors say."""
         coded = self.by_class.coded
-        assert coded.offsets is not None
-        records = np.repeat(np.arange(self.size), np.diff(coded.offsets))
-        # A class that a record names twice is one that it has.
-        pairs = np.unique(np.stack([records, coded.codes.astype(np.int64)]), axis=1)
-        parts = np.bincount(pairs[1], self.factors[pairs[0]], minlength=len(coded.classes))
+        records, codes = coded.pairs()
+        parts = np.bincount(codes, self.factors[records], minlength=len(coded.classes))
         total = float(self.factors.sum())
         return dict(zip(coded.classes, (parts / total).tolist(), strict=True))
 
@@ -293,7 +290,7 @@ def _factors(by_class: ByClass, shares: Sequence[Fraction]) -> npt.NDArray[np.fl
     """How often each record is wanted: as often as the rarest of its classes, the commonest one being 1."""
     coded = by_class.coded
     assert coded.offsets is not None
-    counts = np.maximum(coded.counts(), 1)
+    counts = np.maximum(np.bincount(coded.pairs()[1], minlength=len(coded.classes)), 1)
     wanted = np.array([float(share) for share in shares]) / counts
     least = wanted[wanted > 0].min() if (wanted > 0).any() else 1.0
     of_class = wanted / least

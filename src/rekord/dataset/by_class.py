@@ -42,6 +42,12 @@ class Coded:
         """How often each class occurs."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.classes)).astype(np.int64)
 
+    def pairs(self) -> tuple[Ids, Ids]:
+        """Of a list column, records and a class of each: a class that a record names twice is one that it has."""
+        assert self.offsets is not None
+        records = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        return np.divmod(np.unique(records * len(self.classes) + self.codes), max(len(self.classes), 1))
+
     def of(self, ids: Ids) -> Coded:
         """The same of some records."""
         if self.offsets is None:
@@ -103,14 +109,13 @@ class ByClass:
 
     def _load(self) -> Coded:
         kept = _kept.setdefault(self.shards, {})
-        found = kept.get(self.by)
-        if found is None:
+        if self.by not in kept:
             columns = _index_columns(self.shards, self.by)
-            self._from_index = columns is not None
             if columns is None and self.ids is not None:
                 return _coded(self._read(self.ids))
             found = _coded(iter(columns) if columns is not None else self._read(None))
-            kept[self.by] = found
+            kept[self.by] = found, columns is not None
+        found, self._from_index = kept[self.by]
         return found if self.ids is None else found.of(all_numbers(self.ids))
 
     def _read(self, ids: Selection | None) -> Iterator[Any]:
@@ -148,8 +153,8 @@ class ByClass:
         )
 
 
-_kept: WeakKeyDictionary[Shards, dict[str, Coded]] = WeakKeyDictionary()
-"""What was read of whole splits, for as long as one of them is in use."""
+_kept: WeakKeyDictionary[Shards, dict[str, tuple[Coded, bool]]] = WeakKeyDictionary()
+"""What was read of whole splits, and whether an index has it too, for as long as one of them is in use."""
 
 
 def indexed_counts(shards: Shards, by: str) -> dict[int, int] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rekord.dataset.dataset import Dataset
@@ -70,7 +71,7 @@ def reader_code(dataset: Dataset, path: str, framework: str) -> str:
 
 def _tensorflow(dataset: Dataset, path: str) -> Iterable[str]:
     schema = dataset.schema
-    spec = spec_of_schema(schema)
+    spec = _spec(schema)
     compression = {name: _TF_COMPRESSION[kind] for name, kind in _compressions(dataset).items()}
     yield "import tensorflow as tf"
     yield ""
@@ -86,11 +87,11 @@ def _tensorflow(dataset: Dataset, path: str) -> Iterable[str]:
     yield "def parse(records):"
     if isinstance(spec, SequenceSpec):
         yield "    context, steps, _ = tf.io.parse_sequence_example(records, CONTEXT, STEPS)"
-        yield "    return {**context, **steps}"
+        yield "    batch = {**context, **steps}"
     else:
         yield "    batch = tf.io.parse_example(records, SPEC)"
-        yield from _finished(schema)
-        yield "    return batch"
+    yield from _finished(schema)
+    yield "    return batch"
     yield ""
     yield ""
     yield "def read(split, batch_size=32):"
@@ -110,16 +111,41 @@ def _finished(schema: Schema) -> Iterable[str]:
             yield "    # xmin, ymin, xmax, ymax of each box"
             yield f"    batch[{_text(column)}] = tf.stack([{sides}], axis=-1)"
         elif isinstance(feature, Tensor) and not feature.optional and dtype_name(feature.dtype) in _RAW:
-            name = dtype_name(feature.dtype)
-            yield f"    raw = tf.io.decode_raw(batch[{key}], tf.{name})"
-            shape = [-1 if size is None else size for size in (None, *feature.shape)]
-            if None not in feature.shape:
-                yield f"    batch[{key}] = tf.reshape(raw, {shape})"
-            else:
-                yield f"    batch[{key}] = raw  # flat: one dimension of {list(feature.shape)} varies"
+            yield from _raw(key, dtype_name(feature.dtype), feature.shape)
+        elif _varies_inside(feature):
+            shape = [-1 if size is None else size for size in feature.shape]
+            yield f"    # One value: tf.reshape(batch[{key}][i], {shape})"
         elif isinstance(feature, (Image, Mask)) and not feature.optional:
             channels = 1 if isinstance(feature, Mask) else feature.channels or 3
             yield f"    # One picture: tf.io.decode_image(batch[{key}][i], channels={channels})"
+
+
+def _raw(key: str, dtype: str, shape: tuple[int | None, ...]) -> Iterable[str]:
+    """Raw bytes as tensors. TensorFlow decodes several at once only where all have one size."""
+    sizes = [-1 if size is None else size for size in shape]
+    if None not in shape:
+        yield f"    batch[{key}] = tf.reshape(tf.io.decode_raw(batch[{key}], tf.{dtype}), {[-1, *sizes]})"
+    elif shape[0] is None and 0 not in shape:
+        yield f"    batch[{key}] = tf.map_fn("
+        yield f"        lambda raw: tf.reshape(tf.io.decode_raw(raw, tf.{dtype}), {sizes}),"
+        yield f"        batch[{key}],"
+        yield f"        fn_output_signature=tf.RaggedTensorSpec({list(shape)}, tf.{dtype}, ragged_rank=0),"
+        yield "    )"
+    else:
+        yield f"    # One value: tf.reshape(tf.io.decode_raw(batch[{key}][i], tf.{dtype}), {sizes})"
+
+
+def _spec(schema: Schema) -> Spec | SequenceSpec:
+    """The spec of a schema. Where not the first dimension varies, which no spec can say, values are flat."""
+    flat = {
+        column: replace(feature, shape=(None,)) if _varies_inside(feature) else feature  # type: ignore[call-arg]
+        for column, feature in schema.context.items()
+    }
+    return spec_of_schema(Schema(context=flat, steps=schema.steps) if schema.is_sequence else Schema(flat))
+
+
+def _varies_inside(feature: Feature) -> bool:
+    return not isinstance(feature, Tensor) and None in feature.shape and feature.shape[0] is not None
 
 
 def _with_rekord(dataset: Dataset, path: str, framework: str) -> Iterable[str]:
@@ -145,7 +171,7 @@ def _with_rekord(dataset: Dataset, path: str, framework: str) -> Iterable[str]:
 
 def _dali(dataset: Dataset, path: str) -> Iterable[str]:
     schema = dataset.schema
-    spec = spec_of_schema(schema)
+    spec = _spec(schema)
     if isinstance(spec, SequenceSpec):
         raise _not_for("DALI", "Examples", "SequenceExamples", path)
     if any(kind != "none" for kind in _compressions(dataset).values()):
@@ -197,13 +223,15 @@ def _dali_feature(feature: SpecFeature, dtype: str) -> str:
     kind = f"tfrec.{dtype}"
     empty = {"int64": "0", "float32": "0.0", "string": '""'}[dtype]
     if isinstance(feature, FixedLen):
-        return f"tfrec.FixedLenFeature({list(feature.shape)}, {kind}, {empty})"
+        # DALI has one value for all places. Of texts and of several values only the usual one can be said so.
+        plain = isinstance(feature.default, (int, float)) and not feature.shape
+        return f"tfrec.FixedLenFeature({list(feature.shape)}, {kind}, {feature.default if plain else empty})"
     return f"tfrec.VarLenFeature({kind}, {empty})"
 
 
 def _spark(dataset: Dataset, path: str) -> Iterable[str]:
     schema = dataset.schema
-    spec = spec_of_schema(schema)
+    spec = _spec(schema)
     context, steps = (spec.context, spec.steps) if isinstance(spec, SequenceSpec) else (spec, {})
     fields = [*_spark_fields(schema.context, context, 0), *_spark_fields(schema.steps, steps, 1)]
     names = ["ArrayType", "BinaryType", "FloatType", "LongType", "StringType", "StructField", "StructType"]

@@ -15,7 +15,7 @@ from rekord.dataset.steps import Remainder
 from rekord.errors import RekordError, error, located
 from rekord.feeds.progress import Feed, Made, Start, counted
 from rekord.feeds.ranks import Rank, chosen_ranks
-from rekord.feeds.tensors import Array, converted, framework
+from rekord.feeds.tensors import Array, converted, framework, is_pictures
 from rekord.location import Location
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def _ahead(made: Iterator[Made], count: int) -> Iterator[Made]:
 def _placed(batch: Batch, put: Put, *, sharded: bool) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, column in batch.items():
-        if sharded and isinstance(column, (Ragged, SparseColumn)):
+        # Of pictures one by one, devices would share the rows of each.
+        if sharded and (isinstance(column, (Ragged, SparseColumn)) or is_pictures(column)):
             raise _not_shared(name, column)
         with located(feature=name):
             out[name] = converted(column, put)
@@ -167,13 +168,19 @@ def _narrowed(array: Array) -> Array:
 
 
 def _not_shared(name: str, column: Column) -> RekordError:
+    pictures = isinstance(column, np.ndarray)
+    do = f'map= with a function that pads it: batch["{name[:40]}"].to_padded(0, length)'
+    if pictures:
+        do = "resize=(224, 224), so that all pictures have one size"
+    elif isinstance(column, SparseColumn):
+        do = f'map= with a function that makes it dense: batch["{name[:40]}"].to_dense()'
     return error(
         "U663",
-        f"`{name}` has rows of different lengths, which devices cannot share",
+        f"`{name}` has rows of different {'sizes' if pictures else 'lengths'}, which devices cannot share",
         location=Location(feature=name),
         expected="a dense column beside sharding=",
-        found=type(column).__name__,
-        do=f'map= with a function that pads it: batch["{name[:40]}"].to_padded(0, length)',
+        found="an array for each row" if pictures else type(column).__name__,
+        do=do,
     )
 
 

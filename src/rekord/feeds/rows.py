@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,8 @@ class Rows:
         try:
             decoder = self._idle.pop()
         except IndexError:
-            decoder = IndexedDecoder(request.shards, request.plan(), _core.Pool(0), request.pictures)
+            plan, pictures = request.decoding()
+            decoder = IndexedDecoder(request.shards, plan, _core.Pool(0), pictures)
         batch = decoder.decode(ids)
         self._idle.append(decoder)  # not after a failure: it may hold half a batch
         return request.finish(batch) if request.finish else batch
@@ -61,12 +63,19 @@ class Rows:
         size = len(self)
         out = np.empty(len(numbers), np.int64)
         for i, number in enumerate(numbers):
-            if isinstance(number, bool) or not hasattr(number, "__index__"):
-                raise NoRecord(number, "a whole number, or a list of them")
-            position = int(number.__index__())
+            try:
+                position = _whole(number)
+            except TypeError:
+                raise NoRecord(number, "a whole number, or a list of them") from None
             if not -size <= position < size:
                 raise NoRecord(
                     position, f"a number from {-size:,} to {size - 1:,}" if size else "no records at all"
                 )
             out[i] = position + size if position < 0 else position
         return out
+
+
+def _whole(number: Any) -> int:
+    if isinstance(number, bool):
+        raise TypeError
+    return index(number)

@@ -39,21 +39,30 @@ def split_sql(split: Split, query: str) -> pa.Table:
             statements = len(connection.extract_statements(query))
             if statements != 1:
                 raise _refused("one statement", f"{statements} of them")
-            connection.register("records", schema.empty_table())
             # What a function makes of the columns does not say which ones it needs.
             if split._map is None:
-                records.columns = _needed(connection, query, schema.names)
-            connection.unregister("records")
-            connection.register("records", records)
-            answer = connection.sql(query)
-            if answer is None:
-                return pa.table({})
-            return (getattr(answer, "to_arrow_table", None) or answer.fetch_arrow_table)()
+                connection.register("records", schema.empty_table())
+                records.columns = _needed(connection, query, schema.names, duckdb.Error)
+                connection.unregister("records")
+            try:
+                return _answered(connection, query, records)
+            except duckdb.BinderException:
+                # A column may be named and still not be needed: its name has to be there all the same.
+                records.columns = None
+                return _answered(connection, query, records)
         except duckdb.Error as failure:
             # What went wrong while records were read comes through DuckDB as a text of its own.
             about_query = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
             most = _OF_A_QUERY if isinstance(failure, about_query) else _OF_DATA
-            raise (records.failure or _failed(failure, most)) from None
+            raise (records.taken_failure() or _failed(failure, most)) from None
+
+
+def _answered(connection: Any, query: str, records: _Records) -> pa.Table:
+    connection.register("records", records)
+    answer = connection.sql(query)
+    if answer is None:
+        return pa.table({})
+    return (getattr(answer, "to_arrow_table", None) or answer.fetch_arrow_table)()
 
 
 class _Records:
@@ -61,7 +70,7 @@ class _Records:
 
     def __init__(self, split: Split, schema: pa.Schema) -> None:
         self.columns: list[str] | None = None
-        self.failure: RekordError | None = None
+        self._failure: RekordError | None = None
         self._split = split
         self._schema = schema
 
@@ -74,17 +83,25 @@ class _Records:
         try:
             yield from arrow_batches(self._split, self.columns, rows=_ROWS)[1]
         except RekordError as failure:
-            self.failure = failure
+            self._failure = failure
             raise
 
+    def taken_failure(self) -> RekordError | None:
+        """What went wrong while records were read.
 
-def _needed(connection: Any, query: str, known: list[str]) -> list[str] | None:
+        Not kept here, and without the places that it went through: these lead back to it and to DuckDB's objects,
+        which would wait for the garbage collector and end in whichever thread that runs.
+        """
+        failure, self._failure = self._failure, None
+        return None if failure is None else failure.with_traceback(None)
+
+
+def _needed(connection: Any, query: str, known: list[str], failed: type[Exception]) -> list[str] | None:
     """The columns that a query reads, as DuckDB's own plan says; None, which is all, where that is not clear."""
-    explained = connection.execute("explain (format json) " + query).fetchall()
     try:
-        plan = json.loads(explained[0][1])
-    except (ValueError, IndexError, TypeError):
-        return None
+        plan = json.loads(connection.execute("explain (format json) " + query).fetchall()[0][1])
+    except (failed, ValueError, IndexError, TypeError):
+        return None  # what is wrong with a query is said when it is run
     found: set[str] = set()
     scans = 0
     waiting = list(plan) if isinstance(plan, list) else [plan]

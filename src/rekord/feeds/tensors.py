@@ -67,9 +67,14 @@ def converted(column: Any, tensor: Callable[[Array], Any]) -> Any:
 def _array(array: Array, tensor: Callable[[Array], Any]) -> Any:
     if is_number(array):
         return tensor(array)
-    if array.ndim != 1 or not all(isinstance(value, np.ndarray) and is_number(value) for value in array):
-        return array
-    return [tensor(value) for value in array]  # pictures of different sizes
+    return [tensor(value) for value in array] if is_pictures(array) else array
+
+
+def is_pictures(column: Any) -> bool:
+    """Whether these are pictures of different sizes: an array of numbers for each row."""
+    if not isinstance(column, np.ndarray) or column.dtype != object or column.ndim != 1:
+        return False
+    return all(isinstance(value, np.ndarray) and is_number(value) for value in column)
 
 
 def is_number(array: Array) -> bool:

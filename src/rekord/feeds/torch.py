@@ -110,7 +110,7 @@ def tensor(array: np.ndarray[Any, Any]) -> Any:
 
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    elif not array.flags.writeable or any(stride < 0 for stride in array.strides):
+    elif not array.flags.writeable or any(step < 0 or step % array.itemsize for step in array.strides):
         array = array.copy()
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)

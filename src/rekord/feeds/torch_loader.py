@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import replace
@@ -9,17 +10,22 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
+from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
 from rekord.dataset.batches import Request, checked_count, going_on, of_worker, state_at
 from rekord.dataset.order import checked_seed
 from rekord.dataset.state import State
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError
 from rekord.feeds.progress import Feed, Made, Start, begun, counted
-from rekord.feeds.torch import tensors
+from rekord.feeds.torch import tensor, tensors
 from rekord.feeds.torch_map import told_by_worker
+from rekord.feeds.torch_places import Places
 
-MOST_WORKERS = 256
-_BLOCKS = ("block", "window", "lanes")
-"""What a state says of a block-wise order, whatever the world is now."""
+_SHARED_BYTES = 1 << 18
+"""From this size on an array goes through shared memory, which takes a connection of its own between two processes.
+Smaller ones go through the pipe in less time than that."""
+_COLUMNS = (np.ndarray, Optional, Ragged, SparseColumn, Strings)
 
 
 def loader(request: Request, workers: int) -> Feed:
@@ -59,7 +65,8 @@ def _by_workers(first: Request, workers: int) -> Start:
             for item in made:
                 if isinstance(item, RekordError):
                     raise item
-                yield item
+                sent, after = item
+                yield tensors(_received(sent)), after
             ended = True
         finally:
             if not ended:
@@ -71,58 +78,6 @@ def _by_workers(first: Request, workers: int) -> Start:
 
 def _same(item: Any) -> Any:
     return item
-
-
-class Places:
-    """Where the next iteration begins, in memory that loader workers share.
-
-    torch tells a dataset neither the epoch nor that an iteration begins: it makes new workers each time, or lets
-    persistent ones iterate again. So each worker counts how often it has begun, in a cell that only it writes to;
-    workers of one iteration have the same count. Cells are kept apart by the number of workers: another DataLoader
-    with more of them must not find some that have counted and some that have not.
-    """
-
-    def __init__(self, epoch: int) -> None:
-        torch = import_module("torch")
-        self._start = torch.tensor([epoch, 0, *[0] * len(_BLOCKS)], dtype=torch.int64).share_memory_()
-        self._begun = torch.zeros((MOST_WORKERS + 1, MOST_WORKERS), dtype=torch.int32).share_memory_()
-
-    def set(self, epoch: int, consumed: int, order: Mapping[str, Any]) -> None:
-        """Let the next iteration begin there; those after it are the epochs that follow, from their start.
-
-        Workers may have been made before a state was loaded that says how a block-wise order was begun.
-        """
-        self._begun.zero_()
-        self._start[0], self._start[1] = epoch, consumed
-        for place, name in enumerate(_BLOCKS, 2):
-            self._start[place] = order.get(name, 0)
-
-    @property
-    def order(self) -> dict[str, int]:
-        """What was said of a block-wise order."""
-        return dict(zip(_BLOCKS, self._start[2:].tolist(), strict=True))
-
-    def begin(self, worker: int, workers: int) -> tuple[int, int]:
-        """Epoch and position where this worker is to begin."""
-        if workers > MOST_WORKERS:
-            raise error(
-                "U664",
-                f"a DataLoader with {workers:,} workers is more than can be counted",
-                expected=f"at most {MOST_WORKERS} workers",
-                found=f"num_workers={workers}",
-                do="num_workers=8: as many as there are cores to decode on",
-            )
-        self._begun[workers, worker] += 1
-        each = self._begun.amax(dim=1)
-        each[workers] = self._begun[workers, worker]
-        return self._place(int(each.sum()) - 1)
-
-    def current(self) -> tuple[int, int]:
-        """Epoch and first position of the iteration that was begun last, or of the first where none was."""
-        return self._place(max(int(self._begun.amax(dim=1).sum()) - 1, 0))
-
-    def _place(self, iteration: int) -> tuple[int, int]:
-        return int(self._start[0]) + iteration, 0 if iteration else int(self._start[1])
 
 
 def iterable_dataset(request: Request) -> Any:
@@ -156,15 +111,17 @@ def _dataset_class() -> Any:
         def __iter__(self) -> Iterator[Any]:
             # Not a generator: what is begun is counted here, before anything is asked for.
             info = data.get_worker_info()
-            request = replace(self._request, recipe=self._request.recipe.going_on(self._places.order))
             if info is None:
-                epoch, consumed = self._places.begin(0, 0)
-                return map(tensors, begun(request, epoch, consumed))
-            epoch, consumed = self._places.begin(info.id, info.num_workers)
+                place = self._places.begin(0, 0)
+            else:
+                place = self._places.begin(info.id, info.num_workers, seed=info.seed - info.id)
+            request = replace(self._request, recipe=self._request.recipe.going_on(place.order))
+            if info is None:
+                return map(tensors, begun(request, place.epoch, place.consumed))
             own = of_worker(request, info.id, info.num_workers)
             # The loader prefetches. Locks of the process that forked are not ours to use.
             own = replace(own, prefetch=0, shards=copy(own.shards))
-            return _carried(counted(own, epoch, consumed), as_items=self._as_items)
+            return _carried(counted(own, place.epoch, place.consumed), as_items=self._as_items)
 
         def set_epoch(self, epoch: int) -> None:
             """Let the next iteration be this epoch, in persistent workers too."""
@@ -176,10 +133,11 @@ def _dataset_class() -> Any:
             Workers run ahead, so that only who takes the batches knows.
             """
             count = checked_count("batches", batches, least=0)
-            epoch, consumed = self._places.current()
+            place = self._places.current()
+            consumed = place.consumed
             if count:
                 consumed = self._request.steps(consumed).consumed_after(count - 1)
-            return state_at(self._request, epoch, consumed).to_dict()
+            return state_at(self._request, place.epoch, consumed).to_dict()
 
         def load_state_dict(self, state: Mapping[str, Any]) -> None:
             """Let the next iteration go on from a state."""
@@ -201,8 +159,31 @@ def _carried(made: Iterator[Made], *, as_items: bool) -> Iterator[Any]:
     """Batches out of a worker; for our own loader with what is delivered after each, and failures as items."""
     try:
         for batch, consumed in made:
-            yield (tensors(batch), consumed) if as_items else tensors(batch)
+            yield (_sent(batch), consumed) if as_items else tensors(batch)
     except RekordError as failure:
         if not as_items:
             raise told_by_worker(failure) from None
         yield failure
+
+
+def _sent(batch: Mapping[str, Any]) -> tuple[bytes, list[Any], dict[str, Any]]:
+    """A batch as it goes out of a worker: our columns in one piece, large arrays beside it, and what is not ours.
+
+    Left to itself, torch would connect the two processes for each tensor.
+    """
+    large: list[Any] = []
+
+    def stays(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes >= _SHARED_BYTES:
+            large.append(tensor(np.frombuffer(raw, np.uint8)))
+        return raw.nbytes < _SHARED_BYTES
+
+    others = {name: value for name, value in batch.items() if not isinstance(value, _COLUMNS)}
+    own = {name: None if name in others else column for name, column in batch.items()}
+    return pickle.dumps(own, protocol=5, buffer_callback=stays), large, others
+
+
+def _received(sent: tuple[bytes, list[Any], dict[str, Any]]) -> dict[str, Any]:
+    own, large, others = sent
+    return {**pickle.loads(own, buffers=[part.numpy() for part in large]), **others}

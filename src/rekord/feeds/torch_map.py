@@ -44,7 +44,7 @@ def _dataset_class() -> Any:
             return len(self._rows)
 
         def __getitem__(self, which: Any) -> dict[str, Any]:
-            if isinstance(which, (list, tuple, np.ndarray)):
+            if isinstance(which, (list, tuple)) or getattr(which, "ndim", 0) == 1:
                 return _said(lambda: tensors(self._rows.batch(list(which))))
             return _said(lambda: _row(self._rows.row(which)))
 
