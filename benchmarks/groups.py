@@ -37,6 +37,8 @@ _PEER_NAMES = {
     "tensorflow_feed_peer": "TensorFlow",
     "dataloader_peer": "tfrecord with torch",
     "array_record_peer": "array_record",
+    "rekord_shape_peer": "rekord",
+    "tensorflow_shape_peer": "TensorFlow",
 }
 
 

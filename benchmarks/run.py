@@ -18,10 +18,11 @@ from groups import GROUPS as READING
 from health_groups import GROUPS as HEALTH
 from measure import Settings
 from report import Table, as_markdown, for_terminal, load_line
+from shape_groups import GROUPS as SHAPING
 from write_groups import GROUPS as WRITING
 from write_groups import MOST_REPEATS
 
-GROUPS = READING | WRITING | HEALTH | FEEDING
+GROUPS = READING | WRITING | HEALTH | FEEDING | SHAPING
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
 

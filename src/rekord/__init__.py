@@ -51,6 +51,11 @@ if _TYPE_CHECKING:
     from rekord.health.doctor import doctor
     from rekord.health.salvage import salvage
     from rekord.health.stats.run import stats
+    from rekord.verbs.export import export
+    from rekord.verbs.folds import folds
+    from rekord.verbs.query import query
+    from rekord.verbs.resplit import resplit
+    from rekord.verbs.rewrite import rewrite
 
 __version__ = _VERSION
 
@@ -95,14 +100,20 @@ __all__ = [
     "diff",
     "doctor",
     "encode",
+    "export",
+    "folds",
     "infer",
     "layouts",
     "mix",
     "open",
+    "query",
     "records",
+    "resplit",
+    "rewrite",
     "salvage",
     "sources",
     "stats",
+    "transforms",
     "write",
 ]
 
@@ -111,7 +122,12 @@ _VERBS = {
     "concat": "rekord.dataset.concat",
     "diff": "rekord.health.diff",
     "doctor": "rekord.health.doctor",
+    "export": "rekord.verbs.export",
+    "folds": "rekord.verbs.folds",
     "mix": "rekord.dataset.mix",
+    "query": "rekord.verbs.query",
+    "resplit": "rekord.verbs.resplit",
+    "rewrite": "rekord.verbs.rewrite",
     "salvage": "rekord.health.salvage",
     "stats": "rekord.health.stats.run",
 }
@@ -119,7 +135,7 @@ _VERBS = {
 
 def __getattr__(name: str) -> object:
     # Loaded when they are asked for: most programs that import rekord read.
-    if name in ("layouts", "sources"):
+    if name in ("layouts", "sources", "transforms"):
         return _import_module(f"rekord.{name}")
     if name in _VERBS:
         globals()[name] = getattr(_import_module(_VERBS[name]), name)

@@ -2,7 +2,7 @@
 
 import sys
 
-from rekord.cli.main import run
+from rekord.cli.start import run
 
 if __name__ == "__main__":
     sys.exit(run())

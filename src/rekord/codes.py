@@ -48,6 +48,14 @@ CODES: dict[str, str] = {
     "S135": "the file has no such tf.io spec",
     "S136": "this is no dict of tf.io features",
     "S137": "a tf.io feature is not one that TensorFlow takes",
+    # S138 to S141: transforms of pictures
+    "S138": "a transform finds no pictures that it could change",
+    "S139": "pictures of any size cannot be stored as tensors",
+    "S140": "it is not known what goes with boxes",
+    "S141": "pictures are stored in a way that a transform cannot keep",
+    # S142 to S145: transforms of one column
+    "S142": "a transform has no meaning for a column of this type",
+    "S143": "the result of a transform would replace another column",
     # F1xx: the frames of a record file
     "F101": "length checksum does not match",
     "F102": "payload checksum does not match",
@@ -149,6 +157,14 @@ CODES: dict[str, str] = {
     "E380": "the map function failed for a row",
     "E381": "a row cannot be split by its column",
     "E382": "a row is of an unknown split",
+    # E383 and E384: pictures that a transform cannot change
+    "E383": "boxes are not given in fractions of their image",
+    "E384": "a picture is smaller than the part that is to be cropped",
+    # E385 to E389: values that a transform cannot take
+    "E385": "a word is not in the vocabulary",
+    "E386": "a value does not survive a cast",
+    "E387": "a text cannot be tokenised",
+    "E388": "a number is in no bucket",
     # D4xx: records that are not what the schema declares
     "D401": "a required feature is missing",
     "D402": "a feature has another number of values than the schema says",
@@ -216,6 +232,15 @@ CODES: dict[str, str] = {
     "X555": "a remote place cannot be reached",
     "X556": "a remote place may not be read",
     "X557": "a remote file did not come whole",
+    # X560 to X562: records that cannot be exported
+    "X560": "a value cannot be written in this format",
+    "X561": "a picture cannot become a file",
+    "X562": "the classes of records contradict each other",
+    # X565 to X569: datasets made of others
+    "X565": "no record is left for the new dataset",
+    # X570 to X574: datasets that are edited
+    "X570": "a dataset was changed while it was edited",
+    "X571": "a list of labels names records that there are not",
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "an optional dependency is missing",
@@ -281,6 +306,41 @@ CODES: dict[str, str] = {
     "U662": "the ranks of this process cannot be told",
     "U663": "a column cannot become a tensor",
     "U664": "a DataLoader has more workers than can be counted",
+    # U680 to U684: what `query` was asked for
+    "U680": "a text is no query over the records",
+    "U681": "a query may only read the records that it is given",
+    "U682": "a query failed while it ran",
+    "U683": "an answer cannot be written in this way",
+    # U670 to U676: what `export` was asked for
+    "U670": "there is something where an export would go",
+    "U671": "an export would replace the dataset that it is made of",
+    "U672": "the name of the output does not say its format",
+    "U673": "an option means nothing for this format",
+    "U674": "a column cannot be written in this format",
+    "U675": "one file takes one split",
+    "U676": "a format needs what the dataset has not",
+    # U685 to U689: transforms that were recorded, and transforms of splits
+    "U685": "a recorded transform cannot be made again",
+    "U686": "a transform comes too late",
+    # U690 to U694: vocabularies, tokenizers, and what is learned from rows
+    "U690": "a vocabulary cannot be used",
+    "U691": "a transform has not learned what it needs",
+    "U692": "there are more words than can be counted",
+    "U693": "there is nothing to learn from twice",
+    "U694": "a tokenizer file cannot be used",
+    # U695 to U699: datasets made of others
+    "U695": "a new dataset cannot be where the one it is made of is",
+    "U696": "a split is more than records that can be copied",
+    "U697": "the name of a column is one that a condition needs itself",
+    "U698": "columns cannot be changed as was asked",
+    "U699": "a dataset has no folds",
+    # U710 to U719: datasets that are edited
+    "U710": "a dataset without a manifest cannot be edited",
+    "U711": "files of others lie in a dataset that is to be replaced",
+    "U712": "there is no such class",
+    "U713": "labels cannot be changed as was asked",
+    "U714": "a list of labels cannot be read",
+    "U715": "a function gave no answer for each record",
     # H7xx: findings about data that can be read
     "H701": "named as compressed, but it is not",
     "H702": "compressed, but its name does not say so",

@@ -16,13 +16,17 @@ from rekord.cli.demo import demo
 from rekord.cli.diff import diff
 from rekord.cli.doctor import doctor
 from rekord.cli.explain import explain
+from rekord.cli.export import export
 from rekord.cli.help import Command, Group
 from rekord.cli.index import index
 from rekord.cli.infer import infer
+from rekord.cli.query import query
 from rekord.cli.reader import reader
 from rekord.cli.render import clean, cut, failure_lines
+from rekord.cli.rewrite import rewrite
 from rekord.cli.salvage import salvage
 from rekord.cli.show import show
+from rekord.cli.split import split
 from rekord.cli.stats import stats
 from rekord.cli.usage import UsageFailure, explained
 from rekord.cli.view import view
@@ -58,7 +62,23 @@ def root(
         raise typer.Exit(WRONG_USAGE)
 
 
-for verb in (write, check, doctor, salvage, stats, diff, show, infer, index, reader, demo):
+for verb in (
+    write,
+    check,
+    doctor,
+    salvage,
+    stats,
+    diff,
+    show,
+    infer,
+    query,
+    rewrite,
+    split,
+    index,
+    export,
+    reader,
+    demo,
+):
     app.command(cls=Command)(verb)
 # A message that was pasted without quotes may have words that look like options.
 app.command(cls=Command, context_settings={"ignore_unknown_options": True})(explain)

@@ -1,0 +1,102 @@
+"""rekord reshaping datasets: re-sharding, exporting, asking, resizing; and `cp` with a scan behind it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pyarrow.parquet as pq
+from generate_shape import labelled
+
+import rekord as rk
+from peers.rekord_peer import schema_of
+from peers.serve import Job, Task, serve
+from peers.writing import Outputs
+from rekord.dataset.read import open_frames
+
+_SIDE = 224
+_SHARDS = 3  # not what the dataset has: every record is at another place afterwards
+
+
+def reshard(job: Job) -> Task:
+    """All records into other shards, without a look inside."""
+    outputs, folder = Outputs(), labelled(job.workload)
+
+    def once() -> Iterator[int]:
+        made = rk.rewrite(folder, outputs.new(), shards=_SHARDS, progress=False)
+        yield sum(len(split) for split in made.splits.values())
+
+    return Task(once, clean=outputs.clear)
+
+
+def copy(job: Job) -> Task:
+    """`cp --reflink=never`, and every frame of the copy read and verified; `sync` waits for the disk."""
+    outputs, folder = Outputs(), labelled(job.workload)
+
+    def once() -> Iterator[int]:
+        out = outputs.new()
+        subprocess.run(["cp", "-r", "--reflink=never", folder, out], check=True)
+        shards = sorted(os.path.join(out, name) for name in os.listdir(out) if name.startswith("train-"))
+        for shard in shards:
+            if job.options["sync"]:
+                subprocess.run(["sync", shard], check=True)
+            with open_frames(shard) as reader:
+                for stretch in reader.stretches():
+                    yield len(stretch.extents)
+
+    return Task(once, clean=outputs.clear)
+
+
+def parquet(job: Job) -> Task:
+    """All records into one Parquet file."""
+    outputs = Outputs()
+    dataset = rk.open(job.workload.records_folder, schema=schema_of(job.workload))
+
+    def once() -> Iterator[int]:
+        out = outputs.new() + ".parquet"
+        rk.export(dataset, out, progress=False)
+        yield pq.read_metadata(out).num_rows
+
+    return Task(once, clean=outputs.clear)
+
+
+def counts(job: Job) -> Task:
+    """How many records each label has: from the index, or by decoding that one column."""
+    if job.options["indexed"]:
+        path: object = labelled(job.workload)
+    else:
+        path = rk.open(job.workload.records_folder, schema=schema_of(job.workload))
+
+    def once() -> Iterator[int]:
+        found = rk.query(path, "select label, count(*) as n from records group by 1")
+        yield sum(found["n"].to_pylist())
+
+    found = rk.query(path, "select label, count(*) as n from records group by 1")
+    digest = {str(label): float(n) for label, n in zip(*found.to_pydict().values(), strict=True)}
+    return Task(once, digest=digest)
+
+
+def resize(job: Job) -> Task:
+    """JPEGs of a folder, resized and written again."""
+    outputs = Outputs()
+    folder = job.workload.folder / "images"
+
+    def once() -> Iterator[int]:
+        made = rk.write(
+            folder,
+            outputs.new(),
+            transforms=rk.transforms.resize(_SIDE, _SIDE),
+            shards=2,
+            workers=job.options["workers"],
+            progress=False,
+        )
+        yield len(made["train"])
+
+    return Task(once, clean=outputs.clear)
+
+
+TASKS = {"reshard": reshard, "copy": copy, "parquet": parquet, "counts": counts, "resize": resize}
+
+if __name__ == "__main__":
+    serve(TASKS, rk.__version__)

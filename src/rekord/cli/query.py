@@ -1,0 +1,177 @@
+"""`rekord query`: SQL over records, answered as a table, CSV, JSON or Parquet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rekord.cli import out
+from rekord.cli.render import clean, count, cut, whole_number
+from rekord.errors import RekordError, error
+from rekord.location import Location
+
+if TYPE_CHECKING:
+    from rekord.verbs.query import Answer
+
+_ROWS = 40
+
+
+class AnswerFormat(str, Enum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    TSV = "tsv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+_ENDINGS = {
+    ".csv": AnswerFormat.CSV,
+    ".tsv": AnswerFormat.TSV,
+    ".jsonl": AnswerFormat.JSONL,
+    ".ndjson": AnswerFormat.JSONL,
+    ".parquet": AnswerFormat.PARQUET,
+}
+
+
+def query(
+    path: Annotated[
+        str,
+        typer.Argument(metavar="PATH", help="A record file, a folder or a pattern.", show_default=False),
+    ],
+    sql: Annotated[
+        str,
+        typer.Argument(
+            metavar="SQL",
+            help="Such as: select label, count(*) from records group by 1",
+            show_default=False,
+        ),
+    ],
+    split: Annotated[
+        str | None,
+        typer.Option("--split", metavar="NAME", help="Let `records` be those of one split."),
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="FILE", help="A schema's JSON: what the records hold.")
+    ] = None,
+    format: Annotated[
+        AnswerFormat | None,
+        typer.Option(
+            "--format",
+            metavar="table|csv|tsv|jsonl|parquet",
+            help="How to write the answer: a table in a terminal, else CSV, unless said.",
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write the answer to a file; its name says how."),
+    ] = None,
+    rows: Annotated[
+        int,
+        typer.Option(
+            "--rows",
+            metavar="N",
+            help="How many rows a table shows.",
+            parser=whole_number("--rows", do='rekord query PATH "select …" --rows 100'),
+        ),
+    ] = _ROWS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Answer a question about records in SQL. Only the columns that it names are read.
+
+    All records are the table `records`, those of a split a table by its name. In the same way _split, _shard, _record
+    and label_name say more of each record, where the query names them.
+    """
+    from rekord.verbs.query import Answer, splits_of
+
+    chosen = _chosen(format, output, as_json=as_json)
+    splits = splits_of(path, split, schema)
+    if output is not None:
+        _check_target(output, [file for one in splits for file in one.paths])
+    with Answer(splits, sql) as answer:
+        if as_json:
+            _say_document(answer)
+        elif output is not None:
+            written = _save(answer, output, chosen)
+            out.tell(f"{count(written, 'row')} in {clean(output)}")
+        elif chosen == AnswerFormat.TABLE:
+            _say_table(answer, rows)
+        else:
+            from rekord.cli.query_rows import lines
+
+            for line in lines(answer, chosen.value, safe=out.is_terminal(sys.stdout)):
+                out.say(line)
+    return 0
+
+
+def _say_table(answer: Answer, rows: int) -> None:
+    from rekord.cli.query_table import shown
+
+    lines, more = shown(answer, rows, out.is_terminal(sys.stdout))
+    for line in lines:
+        out.say(*line)
+    if more:
+        out.tell(f"the first {count(rows, 'row')}: --rows shows more, -o FILE.csv has all of them")
+
+
+def _say_document(answer: Answer) -> None:
+    """One document, whole: a failure in its middle must not leave half of one."""
+    from rekord.cli.query_rows import json_rows
+
+    columns = list(answer.schema.names)
+    out.say_json({"columns": columns, "rows": [row for rows in json_rows(answer) for row in rows]})
+
+
+def _save(answer: Answer, output: str, chosen: AnswerFormat) -> int:
+    from rekord.cli.query_rows import lines, write_parquet
+    from rekord.storage.publish import publish
+
+    with publish(output) as staged:
+        if chosen == AnswerFormat.PARQUET:
+            return write_parquet(answer, staged)
+        for line in lines(answer, chosen.value):
+            staged.write(f"{line}\n".encode(errors="backslashreplace"))
+    return answer.rows
+
+
+def _chosen(format: AnswerFormat | None, output: str | None, *, as_json: bool) -> AnswerFormat:
+    if as_json and (format is not None or output is not None):
+        other = f"--format {format.value}" if format is not None else "--output"
+        raise _refused("--json, or another form, not both", f"--json and {other}", "--json alone")
+    if output is None:
+        if format is None:
+            return AnswerFormat.TABLE if out.is_terminal(sys.stdout) else AnswerFormat.CSV
+        if format == AnswerFormat.PARQUET:
+            raise _refused("a file for Parquet", "none named", "-o answer.parquet")
+        return format
+    ending = os.path.splitext(output)[1].lower()
+    by_name = _ENDINGS.get(ending)
+    if format == AnswerFormat.TABLE:
+        raise _refused("csv, tsv, jsonl or parquet for a file", "table", "-o answer.csv")
+    if format is None and by_name is None:
+        raise _refused(
+            "a name that ends in .csv, .tsv, .jsonl or .parquet",
+            cut(clean(os.path.basename(output))) or "no name",
+            "-o answer.csv, or --format csv beside it",
+            location=Location(path=output),
+        )
+    chosen = format or by_name
+    assert chosen is not None
+    return chosen
+
+
+def _check_target(output: str, files: list[str]) -> None:
+    """An answer must not take the place of the data."""
+    if os.path.realpath(output) in {os.path.realpath(file) for file in files}:
+        raise _refused(
+            "a place of its own", "one of the record files", "-o answer.csv", location=Location(path=output)
+        )
+
+
+def _refused(expected: str, found: str, do: str, **where: Any) -> RekordError:
+    return error("U683", expected=expected, found=found, do=do, **where)

@@ -1,0 +1,284 @@
+"""`rekord query`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+import rekord as rk
+from rekord.cli import out
+from rekord.cli.main import run
+from rekord.testing import corrupt_payload, example_bytes, frames
+
+Captured = pytest.CaptureFixture[str]
+
+SCHEMA = rk.Schema(
+    {
+        "label": rk.Label(["cat", "dog"]),
+        "score": rk.Float32(),
+        "name": rk.Text(),
+        "vec": rk.Float32(shape=(2,)),
+        "blob": rk.Bytes(optional=True),
+    }
+)
+ROWS: list[dict[str, Any]] = [
+    {"label": 0, "score": 0.1, "name": "a,b", "vec": [1, 0.5], "blob": b"plain"},
+    {"label": 1, "score": float("nan"), "name": 'say "x"', "vec": [2, 0.5], "blob": b"\xff\x00"},
+    {"label": 1, "score": float("inf"), "name": "line\nbreak", "vec": [3, 0.5], "blob": None},
+]
+COUNT = "select label_name, count(*) as n from records group by 1 order by 1"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    rk.write(ROWS, tmp_path / "data", schema=SCHEMA, progress=False, workers=1)
+    return str(tmp_path / "data")
+
+
+def test_an_answer_that_is_piped_is_csv(data: str, capsys: Captured) -> None:
+    assert run(["query", data, COUNT]) == 0
+    assert capsys.readouterr() == ("label_name,n\ncat,1\ndog,2\n", "")
+    assert run(["query", data, "from records"]) == 0
+    assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [
+        ["label", "score", "name", "vec", "blob"],
+        ["0", "0.1", "a,b", "[1.0, 0.5]", "plain"],
+        ["1", "", 'say "x"', "[2.0, 0.5]", "base64:/wA="],
+        ["1", "", "line\nbreak", "[3.0, 0.5]", ""],
+    ]
+
+
+def test_json_is_one_document_of_columns_and_rows(data: str, capsys: Captured) -> None:
+    assert run(["query", data, "select * from records", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "columns": ["label", "score", "name", "vec", "blob"],
+        "rows": [
+            [0, 0.1, "a,b", [1.0, 0.5], "plain"],
+            [1, None, 'say "x"', [2.0, 0.5], {"base64": "/wA="}],
+            [1, None, "line\nbreak", [3.0, 0.5], None],
+        ],
+    }
+
+
+def test_every_type_of_an_answer_has_a_form_in_json(data: str, capsys: Captured) -> None:
+    sql = (
+        "select sum(label) as s, 1.5::decimal(3,1) as d, date '2020-02-01' as day, map {'a': 1} as m,"
+        " {'x': 0.1::float, 'y': null} as st, true as yes, null as no, -0.0::double as zero, interval 2 days as i,"
+        " 170141183460469231731687303715884105727::hugeint as huge from records"
+    )
+    assert run(["query", data, sql, "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)["rows"]
+    assert row[:8] == [2, 1.5, "2020-02-01", [["a", 1]], {"x": 0.1, "y": None}, True, None, 0.0]
+    assert row[9] == 2**127 - 1
+
+
+def test_jsonl_has_an_object_a_row_and_no_name_twice(data: str, capsys: Captured) -> None:
+    assert run(["query", data, "select label, label, name from records limit 2", "--format", "jsonl"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [list(row.values()) for row in found] == [[0, 0, "a,b"], [1, 1, 'say "x"']]
+
+
+def test_a_table_shows_some_rows_and_says_so(data: str, capsys: Captured) -> None:
+    sql = "select label, score, name, vec, blob from records order by name"
+    assert run(["query", data, sql, "--format", "table", "--rows", "2"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == [
+        "label  score  name         vec       blob",
+        '    0    0.1  a,b          [1, 0.5]  "plain"',
+        "    1    inf  line\\nbreak  [3, 0.5]  null",
+    ]
+    assert shown.err == "the first 2 rows: --rows shows more, -o FILE.csv has all of them\n"
+    assert run(["query", data, COUNT, "--format", "table"]) == 0
+    assert capsys.readouterr() == ("label_name  n\ncat         1\ndog         2\n", "")
+
+
+def test_a_terminal_gets_a_table_that_nothing_steers(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(frames([example_bytes({"a\x1b[31m": [b"\x1b[2J\xe2\x80\xae"]})]))
+    assert run(["query", str(path), "from records", "--format", "table"]) == 0
+    monkeypatch.setattr(out, "is_terminal", lambda stream: False)
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+
+
+@pytest.mark.parametrize("name", ["answer.csv", "answer.tsv", "answer.jsonl", "answer.parquet"])
+def test_a_file_gets_the_form_that_its_name_says(
+    name: str, data: str, tmp_path: Path, capsys: Captured
+) -> None:
+    target = tmp_path / name
+    assert run(["query", data, COUNT, "-o", str(target)]) == 0
+    assert capsys.readouterr() == ("", f"2 rows in {target}\n")
+    if name.endswith(".parquet"):
+        assert pyarrow.parquet.read_table(target).to_pydict() == {"label_name": ["cat", "dog"], "n": [1, 2]}
+        return
+    assert (
+        target.read_text(encoding="utf-8")
+        == {
+            ".csv": "label_name,n\ncat,1\ndog,2\n",
+            ".tsv": "label_name\tn\ncat\t1\ndog\t2\n",
+            ".jsonl": '{"label_name": "cat", "n": 1}\n{"label_name": "dog", "n": 2}\n',
+        }[target.suffix]
+    )
+
+
+def test_an_answer_of_no_rows_has_its_columns(data: str, tmp_path: Path, capsys: Captured) -> None:
+    none = "select label, name from records where label = 5"
+    assert run(["query", data, none]) == 0
+    assert capsys.readouterr().out == "label,name\n"
+    assert run(["query", data, none, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"columns": ["label", "name"], "rows": []}
+    assert run(["query", data, none, "-o", str(tmp_path / "a.parquet")]) == 0
+    assert pyarrow.parquet.read_table(tmp_path / "a.parquet").column_names == ["label", "name"]
+    capsys.readouterr()
+    assert run(["query", data, none, "--format", "table"]) == 0
+    assert capsys.readouterr().out == "label  name\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (["--format", "parquet"], "none named"),
+        (["-o", "answer"], "answer"),
+        (["-o", "answer.csv", "--format", "table"], "table"),
+        (["--json", "--format", "csv"], "--json and --format csv"),
+        (["--json", "-o", "answer.csv"], "--json and --output"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    options: list[str],
+    found: str,
+    data: str,
+    capsys: Captured,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["query", data, COUNT, *options]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("UsageError U683: an answer cannot be written in this way\n")
+    assert f"found     {found}\n" in said
+
+
+def test_an_answer_never_takes_the_place_of_the_data(tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "data.csv"
+    path.write_bytes(frames([example_bytes({"n": [1]})]))
+    before = path.read_bytes()
+    assert run(["query", str(path), "from records", "-o", str(path)]) == 2
+    assert "U683" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_a_failure_leaves_no_file_and_one_message(tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(corrupt_payload(frames([example_bytes({"n": [i]}) for i in range(9)]), 8))
+    rk.Schema({"n": rk.Int64()}).save(tmp_path / "s.json")
+    target = tmp_path / "answer.csv"
+    arguments = ["query", str(path), "from records", "--schema", str(tmp_path / "s.json")]
+    assert run([*arguments, "-o", str(target)]) == 3
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "FrameError F102: payload checksum does not match"
+    assert f"{path}, record 8" in said[1]
+    assert not target.exists()
+    assert run([*arguments, "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "F102"
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "exit_code"),
+    [
+        ("select lable from records", "U680", 2),
+        ("selekt 1", "U680", 2),
+        ("copy records to 'x.csv'", "U681", 2),
+        ("select * from read_csv('/etc/passwd')", "U681", 2),
+        ("select cast(name as integer) from records", "U682", 2),
+    ],
+)
+def test_a_wrong_query_is_one_message(
+    sql: str, code: str, exit_code: int, data: str, capsys: Captured
+) -> None:
+    assert run(["query", data, sql]) == exit_code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"UsageError {code}: ")
+    assert "Traceback" not in shown.err
+    assert any(line.startswith("  do ") for line in shown.err.splitlines())
+
+
+def test_a_place_that_is_not_there_is_said(tmp_path: Path, capsys: Captured) -> None:
+    assert run(["query", str(tmp_path / "none"), COUNT]) == 3
+    assert capsys.readouterr().err.startswith("DatasetError X501: ")
+
+
+def test_a_command_says_nothing_else(data: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "rekord", "query", data, COUNT],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "label_name,n\ncat,1\ndog,2\n", "")
+
+
+def test_who_has_seen_enough_of_a_long_answer_can_go(tmp_path: Path) -> None:
+    one = frames([example_bytes({"text": [b"t" * 900]})])
+    (tmp_path / "x.tfrecord").write_bytes(one * 30_000)
+    program = [sys.executable, "-m", "rekord", "query", str(tmp_path / "x.tfrecord"), "from records"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert running.stdout.readline() == b"text\n"
+        running.stdout.close()
+        assert (running.wait(120), running.stderr.read()) == (0, b"")
+
+
+# The interrupt comes while DuckDB computes, where it looks for none itself.
+INTERRUPTED = """
+import os, signal, sys, threading
+from rekord.cli.main import run
+from rekord.verbs.query_engine import Runner
+
+real = Runner.run
+def begun(self, call):
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    return real(self, call)
+Runner.run = begun
+code = run(sys.argv[1:])
+left = [thread.name for thread in threading.enumerate() if thread.name.startswith("rekord")]
+print(code, *left)
+"""
+SLOW = "select count(*) from records a, records b, records c, records d where hash(a.n + b.n + c.n + d.n) = 1"
+
+
+def test_an_interrupt_ends_with_130_and_no_thread_is_left(tmp_path: Path) -> None:
+    one = frames([example_bytes({"n": [1]})])
+    (tmp_path / "x.tfrecord").write_bytes(one * 5000)
+    rk.Schema({"n": rk.Int64()}).save(tmp_path / "s.json")
+    declared = ["--schema", str(tmp_path / "s.json")]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            INTERRUPTED,
+            "query",
+            str(tmp_path / "x.tfrecord"),
+            SLOW,
+            *declared,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    # The program's own end, after the verb's, is good.
+    assert (done.stdout, done.stderr, done.returncode) == ("130\n", "interrupted\n", 0)
