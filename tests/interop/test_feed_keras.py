@@ -141,12 +141,52 @@ def test_weights_are_those_of_classes_and_samples(split: Any) -> None:
         ({"class_weight": {2: 1.0}}, "U660"),
         ({"class_weight": {0: -1.0}}, "U660"),
         ({"class_weight": {0: float("nan")}}, "U660"),
+        ({"x": []}, "U660"),
+        ({"x": "point", "y": [], "sample_weight": "weight"}, "U660"),
+        ({"x": "sum", "map": lambda batch: {"label": batch["label"]}}, "U660"),
+        ({"x": "point", "map": lambda batch: {"point": batch["point"]}}, "U660"),
+        (
+            {
+                "x": "point",
+                "class_weight": "balanced",
+                "map": lambda batch: batch | {"label": batch["label"] / 2},
+            },
+            "U660",
+        ),
     ],
 )
 def test_parts_that_cannot_be_told_are_refused(split: Any, asked: dict[str, Any], code: str) -> None:
     with pytest.raises(rk.RekordError) as caught:
         split.to_keras(4, **asked)
     assert caught.value.code == code
+
+
+def summed(batch: Any) -> Any:
+    return {"sum": batch["point"].sum(1), "label": batch["label"], "weight": batch["weight"] * 2}
+
+
+def test_columns_that_a_function_makes_can_be_named(split: Any) -> None:
+    asked: dict[str, Any] = {"x": "sum", "sample_weight": "weight", "class_weight": {1: 3.0}}
+    for dataset in (split.to_keras(50, map=summed, **asked), split.map(summed).to_keras(50, **asked)):
+        for (total, label, weight), batch in zip(dataset, split.batches(50, map=summed), strict=True):
+            np.testing.assert_array_equal(total.numpy(), batch["sum"])
+            np.testing.assert_array_equal(label.numpy(), batch["label"])
+            own = np.where(batch["label"] == 1, np.float32(3), np.float32(1))
+            np.testing.assert_array_equal(weight.numpy(), own * batch["weight"])
+
+
+def test_weights_that_may_be_missing_must_be_filled(tmp_path: Path) -> None:
+    schema = rk.Schema({"a": rk.Label(2), "x": rk.Int64(), "w": rk.Float32(optional=True), "t": rk.Text()})
+    with rk.Writer(tmp_path / "x.tfrecord", schema) as writer:
+        writer.write({"a": 1, "x": 2, "t": "t"})
+    split = rk.open(tmp_path / "x.tfrecord", schema)
+    for name, do in (("w", "fill={'w': 1}"), ("t", "name a column of numbers")):
+        with pytest.raises(rk.UsageError) as caught:
+            split.to_keras(4, x="x", sample_weight=name)
+        assert (caught.value.code, caught.value.location.feature) == ("U660", name)
+        assert caught.value.do == do
+    batch = next(iter(split.to_keras(4, x="x", sample_weight="w", fill={"w": 1})))
+    assert [part.numpy().tolist() for part in batch] == [[2], [1], [1.0]]
 
 
 def test_without_one_label_y_must_be_named(tmp_path: Path) -> None:

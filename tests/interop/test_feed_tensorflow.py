@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +276,56 @@ def test_a_look_at_the_first_batches_uses_no_epoch_up(split: Any) -> None:
     )
 
 
+def test_two_loops_at_once_are_the_same_epoch(split: Any) -> None:
+    dataset = split.to_tensorflow(5, shuffle=True, seed=2, columns=["unsigned"])
+    both = list(zip(dataset, dataset, strict=True))
+    for loop in (0, 1):
+        assert numbers([pair[loop] for pair in both]) == numbers_of(split, seed=2, epoch=0)
+    assert numbers(dataset) == numbers_of(split, seed=2, epoch=1)
+
+
+@pytest.mark.parametrize("batches", [-1, 1.5, "3", None, True])
+def test_a_state_after_what_is_no_number_is_refused(split: Any, batches: Any) -> None:
+    with pytest.raises(rk.UsageError) as caught:
+        split.to_tensorflow(5).state_after(batches)
+    assert caught.value.code == "U605"
+
+
+def test_a_state_is_fit_for_json_whatever_counted(split: Any, tmp_path: Path) -> None:
+    dataset = split.to_tensorflow(5)
+    assert json.loads(json.dumps(dataset.state_after(np.int64(3)))) == dataset.state_after(3)
+    empty = put(tmp_path / "x.tfrecord", SCHEMA, []).to_tensorflow(5)
+    assert empty.state_after(3) == empty.state_after(0)
+
+
+def test_an_iterator_left_behind_ends_its_threads(split: Any) -> None:
+    def own() -> set[str]:
+        return {thread.name for thread in threading.enumerate() if thread.name.startswith("rekord")}
+
+    batches = iter(split.to_tensorflow(1, threads=2, shuffle=True))
+    next(batches)
+    assert own()
+    del batches
+    gc.collect()
+    for _ in range(200):
+        if not own():
+            break
+        threading.Event().wait(0.05)
+    assert not own()
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 10**12])
+def test_any_number_of_batches_can_be_read_ahead(split: Any, prefetch: int) -> None:
+    assert_equal_batches(split.to_tensorflow(5, prefetch=prefetch), split.batches(5))
+
+
+@pytest.mark.parametrize("mode", ["native", "ops"])
+def test_a_dataset_of_no_columns_is_refused(split: Any, mode: Any) -> None:
+    with pytest.raises(rk.UsageError) as caught:
+        split.to_tensorflow(5, mode=mode, columns=[])
+    assert caught.value.code == "U605"
+
+
 @pytest.mark.parametrize("seen", [0, 1, 4, 5, 7, 10, 23])
 def test_a_state_goes_on_with_the_next_batch(split: Any, seen: int) -> None:
     asked: dict[str, Any] = {"shuffle": True, "seed": 2, "columns": ["unsigned"]}
@@ -330,6 +382,24 @@ def test_short_and_long_strings_arrive_alike(tmp_path: Path) -> None:
         assert_equal_batches(split.to_tensorflow(batch_size), split.batches(batch_size))
     empty = put(tmp_path / "y.tfrecord", rk.Schema({"data": rk.Bytes()}), [{"data": b""}] * 3)
     assert next(iter(empty.to_tensorflow(3)))["data"].numpy().tolist() == [b"", b"", b""]
+
+
+def test_strings_of_every_length_arrive_whole(tmp_path: Path) -> None:
+    """Lengths of one, two and three bytes in the tensor that crosses, in several columns and in pairs."""
+    schema = rk.Schema({"a": rk.Bytes(), "b": rk.Text(), "pair": rk.Bytes((2,)), "list": rk.Text((None,))})
+    lengths = [0, 1, 127, 128, 129, 16_383, 16_384, 20_000, *[3] * 90]
+    rows = [
+        {
+            "a": b"\x00\xff" * (n // 2) + b"a" * (n % 2),
+            "b": "b" * n,
+            "pair": [b"", b"p" * n],
+            "list": ["x" * n] * (i % 3),
+        }
+        for i, n in enumerate(lengths)
+    ]
+    split = put(tmp_path / "x.tfrecord", schema, rows)
+    for batch_size in (98, 7):
+        assert_equal_batches(split.to_tensorflow(batch_size), split.batches(batch_size))
 
 
 def test_sequences_are_ragged_steps(tmp_path: Path) -> None:
@@ -407,12 +477,59 @@ def test_a_function_is_tried_out_to_learn_what_it_gives(split: Any) -> None:
         lambda batch: {"x": [1, 2, 3]},
         lambda batch: {f"x{len(batch['vec'])}": batch["vec"]},
         lambda batch: {"x": batch["vec"].astype(np.float64 if len(batch["vec"]) == 1 else np.float32)},
+        lambda batch: {},
     ],
 )
 def test_a_function_whose_columns_cannot_be_told_is_refused(split: Any, function: Any) -> None:
     with pytest.raises(rk.UsageError) as caught:
         split.to_tensorflow(5, map=function)
     assert caught.value.code == "U659"
+
+
+def identity(batch: Any) -> Any:
+    return batch
+
+
+def test_holes_that_come_late_go_through_a_function(tmp_path: Path) -> None:
+    schema = rk.Schema({"text": rk.Text(optional=True), "list": rk.Int64((None,), optional=True)})
+    there = {"text": "t", "list": [1]}
+    split = put(tmp_path / "x.tfrecord", schema, [there] * 20 + [{}])
+    dataset = split.to_tensorflow(7, map=identity)
+    assert sorted(dataset.element_spec["text"]) == ["valid", "values"]
+    assert_equal_batches(dataset, split.batches(7))
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda batch: {"x": batch["tokens"]},
+        lambda batch: {"x": batch["text"]},
+        lambda batch: {"x": batch["vec"].astype(np.float64)},
+        lambda batch: {"x": batch["vec"], "y": batch["vec"]},
+        lambda batch: {"y": batch["vec"]},
+        lambda batch: {"x": 3},
+        lambda batch: {"x": np.full((len(batch["vec"]), 4), "\ud800", object)},
+    ],
+)
+def test_what_a_function_gives_later_is_held_against_what_it_gave_first(split: Any, late: Any) -> None:
+    changes = split.to_tensorflow(
+        10, map=lambda batch: {"x": batch["vec"]} if len(batch["vec"]) < 10 else late(batch)
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        list(changes)
+    assert "UsageError U659" in caught.value.message
+    assert "Traceback" not in caught.value.message.split("UsageError U659")[0]
+
+
+@pytest.mark.parametrize("value", ["\ud800", 3])
+def test_objects_that_are_no_strings_are_named(split: Any, value: Any) -> None:
+    dataset = split.to_tensorflow(
+        5, map=lambda batch: {"ok": batch["text"], "x": np.array([value] * len(batch["vec"]), object)}
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        list(dataset)
+    assert "UsageError U659: an array of objects holds" in caught.value.message
+    assert "feature `x`" in caught.value.message
 
 
 def test_a_function_that_changes_its_mind_later_is_named(split: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rekord.dataset.split import Split
 
 Columns: TypeAlias = "str | Sequence[str] | None"
+Known: TypeAlias = "Schema | Mapping[str, Any]"  # features by the names of columns
 ClassWeight: TypeAlias = 'Literal["balanced"] | Mapping[Any, float] | None'
 
 _MOST_CLASSES = 1 << 20
@@ -52,16 +54,16 @@ def to_keras(
 ) -> Any:
     """The dataset of (x, y), or (x, y, weights). One column is a tensor, several are a dict."""
     schema = split.schema
-    labels = _labels(schema, y)
-    inputs = _inputs(schema, x, labels, sample_weight)
-    weights = () if sample_weight is None else (_column(schema, "sample_weight", sample_weight),)
-    table = None if class_weight is None else _table(split, schema, labels, class_weight)
+    # What a function makes of a batch is known once it was tried out; so it is given all columns.
+    is_mapped = map is not None or split._map is not None
+    chosen = None if is_mapped else _Chosen.of(schema, x, y, sample_weight)
+    table = None if chosen is None else _table(split, schema, chosen.labels, class_weight)
     tf = framework("tensorflow", "to_keras", "tensorflow")
     dataset = to_tensorflow(
         split,
         batch_size,
         mode=mode,
-        columns=tuple(dict.fromkeys((*inputs, *labels, *weights))),
+        columns=None if chosen is None else chosen.columns,
         shuffle=shuffle,
         seed=seed,
         epoch=epoch,
@@ -81,12 +83,22 @@ def to_keras(
         call="to_keras",
     )
 
+    spec = dataset.element_spec
+    if chosen is None:
+        chosen = _Chosen.of({name: schema.get(name) for name in spec}, x, y, sample_weight)
+        table = _table(split, schema, chosen.labels, class_weight)
+    inputs, labels, weight_name = chosen.inputs, chosen.labels, chosen.weight
+    if weight_name is not None:
+        _check_weights(tf, weight_name, spec[weight_name])
+    if table is not None:
+        _check_classes(tf, labels[0], spec[labels[0]])
+
     def parts(columns: dict[str, Any]) -> Any:
         given = _one_or_dict(columns, inputs, single=x is None or isinstance(x, str))
         if not labels:
             return (given,)
         wanted = _one_or_dict(columns, labels, single=y is None or isinstance(y, str))
-        weight = tf.cast(columns[weights[0]], tf.float32) if weights else None
+        weight = None if weight_name is None else tf.cast(columns[weight_name], tf.float32)
         if table is not None:
             own = tf.gather(tf.constant(table), columns[labels[0]])
             weight = own if weight is None else weight * own
@@ -98,62 +110,131 @@ def to_keras(
     return made
 
 
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Which columns are inputs, labels and weights."""
+
+    inputs: tuple[str, ...]
+    labels: tuple[str, ...]
+    weight: str | None
+
+    @classmethod
+    def of(cls, known: Known, x: Columns, y: Columns, sample_weight: str | None) -> _Chosen:
+        labels = _labels(known, y)
+        inputs = _inputs(known, x, labels, sample_weight)
+        weight = None if sample_weight is None else _column(known, "sample_weight", sample_weight)
+        if weight is not None and not labels:
+            raise error(
+                "U660",
+                "`sample_weight` needs a `y` to weigh",
+                location=Location(feature=weight),
+                expected="y=…, the name of the column to learn",
+                found="no `y`",
+                do="leave `sample_weight` out, or name `y`",
+            )
+        return cls(inputs, labels, weight)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        weight = () if self.weight is None else (self.weight,)
+        return tuple(dict.fromkeys((*self.inputs, *self.labels, *weight)))
+
+
 def _one_or_dict(columns: dict[str, Any], names: tuple[str, ...], *, single: bool) -> Any:
     if single and len(names) == 1:
         return columns[names[0]]
     return {name: columns[name] for name in names}
 
 
-def _labels(schema: Schema, y: Columns) -> tuple[str, ...]:
+def _labels(known: Known, y: Columns) -> tuple[str, ...]:
     if y is not None:
-        return _named(schema, "y", y)
-    found = tuple([name for name, feature in schema.items() if isinstance(feature, Label)])
+        return _named(known, "y", y)
+    found = tuple([name for name, feature in known.items() if isinstance(feature, Label)])
     if len(found) == 1:
         return found
     raise error(
         "U660",
         f"`y` must be named: {'no column is' if not found else f'{len(found)} columns are'} declared as rk.Label",
         expected="the name of the column to learn, or [] for none",
-        found=_listed(found) if found else "columns " + _listed(schema),
-        do=f"y={(found or tuple(schema) or ('label',))[-1]!r}",
+        found=_listed(found) if found else "columns " + _listed(known),
+        do=f"y={(found or tuple(known) or ('label',))[-1]!r}",
     )
 
 
-def _inputs(schema: Schema, x: Columns, labels: tuple[str, ...], weight: str | None) -> tuple[str, ...]:
-    if x is not None:
-        return _named(schema, "x", x)
-    rest = tuple([name for name in schema if name not in labels and name != weight])
-    if rest:
-        return rest
+def _inputs(known: Known, x: Columns, labels: tuple[str, ...], weight: str | None) -> tuple[str, ...]:
+    left = tuple([name for name in known if name not in labels and name != weight])
+    inputs = left if x is None else _named(known, "x", x)
+    if inputs:
+        return inputs
+    others = (*labels, *([weight] if weight else []))
     raise error(
         "U660",
-        "no column is left for `x`",
-        expected="a column beside " + _listed((*labels, *([weight] if weight else []))),
-        found="columns " + _listed(schema),
+        "no column is left for `x`" if x is None else "`x` names no column",
+        expected="a column beside " + _listed(others) if others else "a column",
+        found="columns " + _listed(known),
         do='x="…", the name of the column to learn from',
     )
 
 
-def _named(schema: Schema, argument: str, given: Columns) -> tuple[str, ...]:
+def _named(known: Known, argument: str, given: Columns) -> tuple[str, ...]:
     names: tuple[Any, ...] = tuple(given) if isinstance(given, (list, tuple)) else (given,)
-    return tuple([_column(schema, argument, name) for name in names])
+    return tuple([_column(known, argument, name) for name in names])
 
 
-def _column(schema: Schema, argument: str, name: object) -> str:
+def _column(known: Known, argument: str, name: object) -> str:
     if isinstance(name, str):
-        schema[name]  # one that is not there names its near misses
+        if isinstance(known, Schema):
+            known[name]  # one that is not there names its near misses
+        elif name not in known:
+            raise error(
+                "U660",
+                f"the function for `map` gives no column {name[:60]!r}",
+                location=Location(feature=name),
+                expected="one of " + _listed(known),
+                found=repr(name)[:60],
+                do=f"let the function keep it, or {argument}={next(iter(known), 'label')!r}",
+            )
         return name
     raise error(
         "U605",
         f"`{argument}` cannot be {repr(name)[:60]}",
         expected="the name of a column",
         found=repr(name)[:60],
-        do=f"{argument}={next(iter(schema), 'label')!r}",
+        do=f"{argument}={next(iter(known), 'label')!r}",
     )
 
 
+def _check_weights(tf: Any, name: str, spec: Any) -> None:
+    if isinstance(spec, tf.TensorSpec) and spec.dtype != tf.string:
+        return
+    holes = isinstance(spec, dict) and spec["values"].dtype != tf.string
+    raise error(
+        "U660",
+        "`sample_weight` needs a number for every record",
+        location=Location(feature=name),
+        expected="a column of numbers of one shape",
+        found="one that may be missing" if holes else "a column of another kind",
+        do=f"fill={{{name!r}: 1}}" if holes else "name a column of numbers",
+    )
+
+
+def _check_classes(tf: Any, name: str, spec: Any) -> None:
+    """Only a function can have made something else of a label than one id a record."""
+    if not isinstance(spec, tf.TensorSpec) or not spec.dtype.is_integer or spec.shape.rank != 1:
+        raise error(
+            "U660",
+            "`class_weight` needs a `y` of class ids, and the function for `map` gives another one",
+            location=Location(feature=name),
+            expected="whole numbers of shape (rows,)",
+            found=repr(spec)[:60],
+            do="leave `class_weight` out, or let the function keep the ids",
+        )
+
+
 def _table(split: Split, schema: Schema, labels: tuple[str, ...], given: ClassWeight) -> Any:
-    """The weight of each class by its id, as float32."""
+    """The weight of each class by its id, as float32; None where none is asked for."""
+    if given is None:
+        return None
     name = labels[0] if labels else ""
     feature = schema.get(name)
     if len(labels) != 1 or not isinstance(feature, Label) or feature.shape != () or feature.optional:

@@ -72,6 +72,14 @@ def to_tensorflow(
         prefetch=prefetch,
         threads=threads,
     )
+    if not request.plan().columns:
+        raise error(
+            "U605",
+            "a tf.data.Dataset cannot have no columns",
+            expected="a column at least",
+            found="columns=[]" if columns is not None else "a schema without columns",
+            do="leave `columns` out, or name one",
+        )
     tf = framework("tensorflow", call, "tensorflow")
     if mode == "native":
         from rekord.feeds.tf_native import native_dataset

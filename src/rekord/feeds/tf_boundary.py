@@ -1,197 +1,194 @@
 """Batches across the border from Python to TensorFlow: few tensors for many columns.
 
 Each tensor that crosses costs microseconds under the interpreter's lock, and each Python string about as much as
-parsing it. So short columns of one dtype go over end to end in one array, and strings as one blob, to be taken
-apart in the graph, where other threads can do it.
+parsing it. So columns alike go over as the lines of one matrix, which TensorFlow takes apart without a copy, and
+short strings as a serialized tensor, which TensorFlow parses in other threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from rekord.codec.columns import Array, Strings
-from rekord.errors import error, located
-from rekord.feeds.tf_forms import INTEGERS, Form, Part
-from rekord.location import Location
+from rekord.errors import RekordError, located
+from rekord.feeds.tf_forms import INTEGERS, Form, Part, listed_bytes
 
-_BLOB_STRING_BYTES = 1024
-"""Where strings are longer on average, copying them twice costs more than making objects of them."""
+_LONG_BYTES = 256
+"""Where strings are longer on average, copying them again costs more than making objects of them."""
 
-_HEADER = 3  # is last, is blob, rows
+_MOST_BYTES = 1 << 30
+"""What is serialized stays below the 2 GiB that a message of protobuf can have."""
+
+_HEADER = 2  # the note, rows
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The forms of all columns, and how their parts travel: (header, a tensor a channel…, ends, strings).
+    """The forms of all columns, and how their parts travel: (header, a tensor a group of parts…).
 
-    Strings are a blob, in which each ends where `ends` says, or they come one by one and without ends.
-
-    The header is [is the last, strings are a blob, rows, size of each shared part…, number of strings of each part…].
+    The header is [a note, rows, a 1 for each group of strings that is serialized…].
     """
 
     forms: Mapping[str, Form]
     parts: tuple[Part, ...]
-    shared: tuple[np.dtype[Any], ...]  # a channel each
+    groups: tuple[tuple[int, ...], ...]  # the numbers of parts that go over in one tensor
 
     @classmethod
     def of(cls, forms: Mapping[str, Form]) -> Boundary:
         """The way over for columns of these forms."""
         parts = tuple(part for form in forms.values() for part in form.parts())
-        dtypes = [part.dtype for part in parts if part.shared and part.dtype is not None]
-        return cls(forms, parts, tuple(dict.fromkeys(dtypes)))
+        groups: dict[Any, list[int]] = {}
+        for number, part in enumerate(parts):
+            # By the dtype's name: to NumPy float64 equals None.
+            alike = number if part.each is None else (str(part.dtype), part.each, part.more)
+            groups.setdefault(alike, []).append(number)
+        return cls(forms, parts, tuple([tuple(group) for group in groups.values()]))
 
     def signature(self, tf: Any) -> tuple[Any, ...]:
         """What TensorFlow is told of the tensors that cross."""
-        alone = [part.dtype for part in self.parts if not part.shared]
-        dtypes = [INTEGERS, *self.shared, *alone]
-        flat = [tf.TensorSpec([None], tf.as_dtype(dtype)) for dtype in dtypes]
-        return (*flat, tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.string))
+        specs = [tf.TensorSpec([_HEADER + len(self._texts())], tf.as_dtype(INTEGERS))]
+        for group in self.groups:
+            part = self.parts[group[0]]
+            if part.dtype is None:
+                specs.append(tf.TensorSpec([None], tf.string))
+            else:
+                lines = [len(group)] if len(group) > 1 else []
+                specs.append(tf.TensorSpec([*lines, *[None] * part.rank], tf.as_dtype(part.dtype)))
+        return tuple(specs)
 
-    def pack(self, batch: Mapping[str, Any], *, last: bool) -> tuple[Any, ...]:
-        """A batch as the arrays that cross."""
-        rows = self._rows(batch)
+    def pack(self, batch: Mapping[str, Any], *, note: int) -> tuple[Any, ...]:
+        """A batch as the arrays that cross, with a number that goes over beside it."""
         arrays: list[Any] = []
         for name, form in self.forms.items():
-            with located(feature=name):
+            try:
                 arrays += form.put(batch[name])
-        shared: dict[Any, list[Array]] = {dtype: [] for dtype in self.shared}
-        alone: list[Array] = []
-        strings: list[Any] = []
-        for part, array in zip(self.parts, arrays, strict=True):
+            except RekordError:
+                # Not around all of it: a context for every column would take longer than the column.
+                with located(feature=name):
+                    raise
+        header = [note, len(batch[name])]
+        crossing: list[Array] = []
+        for group in self.groups:
+            part = self.parts[group[0]]
+            columns = [arrays[number] for number in group]
             if part.dtype is None:
-                strings.append(array)
-            elif part.shared:
-                shared[part.dtype].append(array)
+                serialized, strings = _strings(columns)
+                header.append(int(serialized))
+                crossing.append(strings)
             else:
-                alone.append(_as(part, array))
-        counts = [_count(one) for one in strings]
-        blob, ends, pieces = _strings(strings, sum(counts))
-        sizes = [len(array) for group in shared.values() for array in group]
-        header = np.array([last, blob, rows, *sizes, *counts], np.int64)
-        joined = [_joined(dtype, group) for dtype, group in shared.items()]
-        crossing = np.empty(len(pieces), object)
-        crossing[:] = pieces
-        return (header, *joined, *alone, ends, crossing)
+                crossing.append(_matrix(part, columns))
+        return (np.array(header, INTEGERS), *crossing)
 
     def unpack(self, tf: Any, tensors: tuple[Any, ...], batch_rows: int | None) -> tuple[Any, dict[str, Any]]:
-        """In the graph: whether a batch is the last, and its columns, of `batch_rows` where that is known."""
-        header, *channels, ends, strings = tensors
-        # Counted by hand: to NumPy float64 equals None.
-        shared_parts: dict[Any, int] = dict.fromkeys(self.shared, 0)
-        for part in self.parts:
-            if part.shared and part.dtype is not None:
-                shared_parts[part.dtype] += 1
-        texts = sum(part.dtype is None for part in self.parts)
-        groups: dict[Any, list[Any]] = {}
-        at = _HEADER
-        for dtype, count in shared_parts.items():
-            whole = channels.pop(0)
-            groups[dtype] = [whole] if count == 1 else tf.split(whole, header[at : at + count], num=count)
-            at += count
-        cut = _cut(tf, strings, ends, header[1], header[at : at + texts], texts)
-        taken = [
-            (cut if part.dtype is None else groups[part.dtype] if part.shared else channels).pop(0)
-            for part in self.parts
-        ]
-        rows = header[2] if batch_rows is None else tf.constant(batch_rows, tf.int64)
+        """In the graph: the note, and the columns, of `batch_rows` where that is known."""
+        note, rows, *serialized = tf.unstack(tensors[0])
+        taken: list[Any] = [None] * len(self.parts)
+        for group, tensor in zip(self.groups, tensors[1:], strict=True):
+            is_text = self.parts[group[0]].dtype is None
+            whole = _parsed(tf, tensor, serialized.pop(0), len(group)) if is_text else tensor
+            lines = tf.unstack(whole) if len(group) > 1 else [whole]
+            for number, line in zip(group, lines, strict=True):
+                taken[number] = line
         parts = iter(taken)
-        columns = {name: form.take(tf, parts, rows) for name, form in self.forms.items()}
-        return tf.cast(header[0], tf.bool), columns
+        count = rows if batch_rows is None else tf.constant(batch_rows, tf.int64)
+        columns = {name: form.take(tf, parts, count) for name, form in self.forms.items()}
+        return note, columns
 
-    def _rows(self, batch: Mapping[str, Any]) -> int:
-        lengths = {name: len(batch[name]) for name in self.forms}
-        rows = next(iter(lengths.values()), 0)
-        for name, length in lengths.items():
-            if length != rows:
-                raise error(
-                    "U659",
-                    f"`{name}` has another number of rows than the rest of its batch",
-                    location=Location(feature=name),
-                    expected=f"{rows:,} rows",
-                    found=f"{length:,}",
-                    do="let the function for `map` give as many rows for every column",
-                )
-        return rows
+    def _texts(self) -> list[tuple[int, ...]]:
+        return [group for group in self.groups if self.parts[group[0]].dtype is None]
 
 
-def _as(part: Part, array: Array) -> Array:
-    return np.ascontiguousarray(array, part.dtype).reshape(-1)
+def _matrix(part: Part, columns: list[Array]) -> Array:
+    """Columns as the lines of a matrix; one alone as it is."""
+    if len(columns) == 1:
+        return np.ascontiguousarray(columns[0], part.dtype)
+    return np.concatenate(columns, dtype=part.dtype).reshape(len(columns), -1)
 
 
-def _joined(dtype: Any, group: list[Array]) -> Array:
-    return np.ascontiguousarray(group[0], dtype) if len(group) == 1 else np.concatenate(group, dtype=dtype)
-
-
-def _cut(tf: Any, strings: Any, ends: Any, is_blob: Any, counts: Any, parts: int) -> list[Any]:
-    """In the graph: the strings of each part, from one blob, or from as many as there are."""
-    if not parts:
-        return []
-
-    def each(values: Any) -> list[Any]:
-        return [values] if parts == 1 else tf.split(values, counts, num=parts)
-
-    def from_blob() -> list[Any]:
-        begins, lengths = each(ends[:-1]), each(ends[1:] - ends[:-1])
-        return [tf.strings.substr(strings[0], *where) for where in zip(begins, lengths, strict=True)]
-
-    cut = tf.cond(tf.equal(is_blob, 1), from_blob, lambda: each(strings))
-    return list(cut) if isinstance(cut, (list, tuple)) else [cut]
-
-
-def _strings(columns: list[Any], count: int) -> tuple[bool, Array, list[bytes]]:
-    """(True, the ends of all strings, [one blob]), or (False, no ends, the strings one by one)."""
-    known = sum(column.nbytes for column in columns if isinstance(column, Strings))
-    if known > count * _BLOB_STRING_BYTES:
-        return False, np.zeros(0, np.int64), [text for column in columns for text in _listed(column)]
-    data: list[Any] = []
-    ends: list[Array] = [np.zeros(1, np.int64)]
-    size_bytes = 0
-    for column in columns:
-        if isinstance(column, Strings):
-            own, joined = column.packed()
-            begin = int(own[0])
-            joined = joined[begin : int(own[-1])]
-        else:
-            texts = _listed(column)
-            own = np.concatenate([[0], np.cumsum([len(text) for text in texts], dtype=np.int64)])
-            begin, joined = 0, np.frombuffer(b"".join(texts), np.uint8)
-        data.append(joined)
-        ends.append(own[1:] + (size_bytes - begin))
-        size_bytes += len(joined)
-    return True, np.concatenate(ends), [b"".join(data)]
-
-
-def _count(column: Any) -> int:
-    if not isinstance(column, Strings):
-        return int(np.asarray(column, object).size)
-    per_row = int(np.prod(column.row_shape)) if column.row_shape else 1
-    return len(column) * per_row
-
-
-def _listed(column: Any) -> list[bytes]:
-    """The strings of a column as bytes; b"" for one that is missing."""
-    if isinstance(column, Strings):
-        values = column.to_numpy().reshape(-1).tolist() if column.row_shape else column.tolist()
-        if not column.text and column.valid is None:
-            return values
-    else:
-        values = np.asarray(column, object).reshape(-1).tolist()
-    return [_as_bytes(value) for value in values]
-
-
-def _as_bytes(value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode()
-    if value is None or isinstance(value, bytes):
-        return value or b""
-    raise error(
-        "U659",
-        f"an array of objects holds {type(value).__name__}",
-        expected="bytes, str or None",
-        found=repr(value)[:60],
-        do="let the function for `map` give arrays of numbers, or of strings",
+def _parsed(tf: Any, strings: Any, serialized: Any, lines: int) -> Any:
+    """In the graph: strings in so many lines, from one serialized tensor, or from as many as there are."""
+    shape = [lines, -1] if lines > 1 else [-1]
+    parsed = tf.cond(
+        tf.equal(serialized, 1),
+        lambda: tf.io.parse_tensor(strings[0], tf.string),
+        lambda: tf.reshape(strings, shape),
     )
+    parsed.set_shape([None if size == -1 else size for size in shape])
+    return parsed
+
+
+def _strings(columns: list[Strings | list[bytes]]) -> tuple[bool, Array]:
+    """(True, one serialized tensor), or (False, all strings one by one)."""
+    count = sum([_count(column) for column in columns])
+    if sum([_size_bytes(column) for column in columns]) > min(count * _LONG_BYTES, _MOST_BYTES):
+        listed = [listed_bytes(column) if isinstance(column, Strings) else column for column in columns]
+        return False, _objects([text for column in listed for text in column])
+    ends: list[Array] = []
+    data: list[Any] = []
+    for column in columns:
+        own, joined = column.packed() if isinstance(column, Strings) else _packed(column)
+        ends.append(own)
+        data.append(joined[own[0] :] if own[0] else joined)
+    lines = np.concatenate(ends).reshape(len(columns), -1)
+    lengths = lines[:, 1:] - lines[:, :-1]
+    shape = lengths.shape if len(columns) > 1 else lengths.shape[1:]
+    return True, _objects([_serialized(shape, lengths.reshape(-1), data)])
+
+
+def _serialized(shape: Sequence[int], lengths: Array, data: list[Any]) -> bytes:
+    """A TensorProto of strings: all lengths as varints, and then all strings, are its `tensor_content`."""
+    sizes = [_field(2, b"\x08" + _varint(size)) for size in shape]
+    content = _varints(lengths)
+    size_bytes = len(content) + sum([len(part) for part in data])
+    head = b"\x08\x07" + _field(2, b"".join(sizes))  # dtype: DT_STRING, tensor_shape
+    return b"".join([head, b"\x22", _varint(size_bytes), content, *data])
+
+
+def _field(number: int, message: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _varint(len(message)) + message
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number >= 1 << 7:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes(out) + bytes([number])
+
+
+def _varints(numbers: Array) -> bytes:
+    """Whole numbers from 0 on, below 2^35, in the encoding of protobuf, one after another."""
+    if int(numbers.max(initial=0)) < 1 << 7:
+        return numbers.astype(np.uint8).tobytes()
+    widths = sum([(numbers >= 1 << 7 * more).astype(np.int64) for more in range(1, 5)], np.ones_like(numbers))
+    begins = np.cumsum(widths) - widths
+    out = np.empty(int(widths.sum()), np.uint8)
+    for place in range(int(widths.max())):
+        here = widths > place
+        goes_on = (widths[here] > place + 1).astype(np.uint8) << 7
+        out[begins[here] + place] = (numbers[here] >> 7 * place & 127).astype(np.uint8) | goes_on
+    return out.tobytes()
+
+
+def _packed(texts: list[bytes]) -> tuple[Array, Array]:
+    ends = np.concatenate([[0], np.cumsum([len(text) for text in texts], dtype=np.int64)])
+    return ends, np.frombuffer(b"".join(texts), np.uint8)
+
+
+def _objects(texts: list[bytes]) -> Array:
+    out = np.empty(len(texts), object)
+    out[:] = texts
+    return out
+
+
+def _count(column: Strings | list[bytes]) -> int:
+    return len(column) * prod(column.row_shape) if isinstance(column, Strings) else len(column)
+
+
+def _size_bytes(column: Strings | list[bytes]) -> int:
+    return column.nbytes if isinstance(column, Strings) else sum(map(len, column))

@@ -7,7 +7,8 @@ is known by its place: both ways go through the forms in the same order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Protocol, TypeAlias
 
@@ -26,10 +27,16 @@ _WIDE_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One flat array of a form; `dtype` is None for byte strings. A `shared` one travels with others of its dtype."""
+    """One array of a form, flat unless it has another rank; `dtype` is None for byte strings, which are always flat.
+
+    Parts of one dtype travel together where they have as many values: `each` for every row, and `more`. One whose
+    `each` is None travels alone.
+    """
 
     dtype: np.dtype[Any] | None
-    shared: bool = True
+    each: int | None = None
+    more: int = 0
+    rank: int = 1
 
 
 class Form(Protocol):
@@ -39,7 +46,7 @@ class Form(Protocol):
         """The flat arrays that make up a column."""
 
     def put(self, column: Any) -> list[Any]:
-        """These arrays of one column; `Strings` or object arrays where byte strings are meant."""
+        """These arrays of one column; `Strings` or lists of bytes where byte strings are meant."""
 
     def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
         """The tensor of a column of `rows`, in the graph."""
@@ -53,47 +60,35 @@ class Dense:
     shape: Shape = ()
 
     def parts(self) -> tuple[Part, ...]:
-        sizes = () if None not in self.shape else (Part(INTEGERS),)
-        if self.dtype is None:
-            return (Part(None), *sizes)
-        narrow = None not in self.shape and prod(self.shape) * self.dtype.itemsize < _WIDE_BYTES  # type: ignore[arg-type]
-        return (Part(self.dtype, shared=narrow), *sizes)
+        if None in self.shape:
+            # Numbers cross in their own shape; of strings that is told.
+            own = Part(self.dtype, rank=1 + len(self.shape))
+            return (own,) if self.dtype is not None else (Part(None), Part(INTEGERS))
+        each: int = prod(self.shape)  # type: ignore[arg-type]
+        wide = self.dtype is not None and each * self.dtype.itemsize >= _WIDE_BYTES
+        return (Part(self.dtype, None if wide else each),)
 
     def put(self, column: Any) -> list[Any]:
-        column = (
-            column.values if isinstance(column, Optional) else column
-        )  # pictures that happen to be of one size
-        sizes = [] if None not in self.shape else [np.array(column.shape[1:], np.int64)]
+        # Pictures that happen to be of one size are Optional where some are missing.
+        column = column.values if isinstance(column, Optional) else column
         if self.dtype is None:
-            return [column, *sizes]
-        self._check(column, self.dtype)
-        return [np.ascontiguousarray(column, self.dtype).reshape(-1), *sizes]
+            texts = column if isinstance(column, Strings) else listed_bytes(column)
+            return [texts] if None not in self.shape else [texts, np.array(column.shape[1:], INTEGERS)]
+        column = np.ascontiguousarray(column, self.dtype)
+        return [column if None in self.shape else column.reshape(-1)]
 
     def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
-        flat = next(parts)
+        out = next(parts)
         if None in self.shape:
-            whole = tf.reshape(flat, tf.concat([[tf.cast(rows, tf.int64)], next(parts)], 0))
-            whole.set_shape([None, *self.shape])
-            return whole
-        if self.shape and not prod(self.shape):  # type: ignore[arg-type]
-            return tf.reshape(flat, [rows, *self.shape])
-        # A shape that is known needs no operation of its own: there may be hundreds of columns.
-        out = tf.reshape(flat, [-1, *self.shape]) if self.shape else flat
+            if self.dtype is None:
+                out = tf.reshape(out, tf.concat([[tf.cast(rows, tf.int64)], next(parts)], 0))
+        elif 0 in self.shape:
+            out = tf.reshape(out, [rows, *self.shape])
+        elif self.shape:
+            # A shape that is known needs no operation of its own: there may be hundreds of columns.
+            out = tf.reshape(out, [-1, *self.shape])
         out.set_shape([tf.get_static_value(rows), *self.shape])
         return out
-
-    def _check(self, column: Array, dtype: np.dtype[Any]) -> None:
-        """Only a function can make another dtype or shape than before; the graph was told the first."""
-        sizes = zip(column.shape[1:], self.shape, strict=False)
-        same = column.ndim == len(self.shape) + 1 and all(own in (size, None) for size, own in sizes)
-        if not same or not np.can_cast(column.dtype, dtype, "equiv"):
-            raise error(
-                "U659",
-                "the function for `map` gives a column in another form than it first did",
-                expected=f"{dtype} of shape {('rows', *self.shape)}"[:60],
-                found=f"{column.dtype} of shape {column.shape}"[:60],
-                do="let the function give one dtype, and one shape, or rk.Ragged for rows of different lengths",
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +98,15 @@ class Rows:
     values: Form
 
     def parts(self) -> tuple[Part, ...]:
-        inner = [Part(part.dtype, shared=part.dtype is None) for part in self.values.parts()[:1]]
-        return (Part(INTEGERS), *inner, *self.values.parts()[1:])
+        # How many values there are in all is known of none.
+        inner = [replace(part, each=None) for part in self.values.parts()]
+        return (Part(INTEGERS, 1, 1), *inner)
 
     def put(self, column: Ragged) -> list[Any]:
         return [column.offsets, *self.values.put(column.values)]
 
     def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
-        splits = tf.reshape(next(parts), [rows + 1])
+        splits = _of_rows(tf, next(parts), rows, more=1)
         values = self.values.take(tf, parts, splits[-1])
         return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
@@ -123,7 +119,7 @@ class Inner:
     shape: Shape
 
     def parts(self) -> tuple[Part, ...]:
-        return Part(INTEGERS), Part(self.dtype, shared=self.dtype is None)
+        return Part(INTEGERS), Part(self.dtype)
 
     def put(self, column: Ragged) -> list[Any]:
         before, after = self._around()
@@ -153,7 +149,7 @@ class Sparse:
     steps: bool = False
 
     def parts(self) -> tuple[Part, ...]:
-        return Part(INTEGERS, shared=False), Part(self.dtype, shared=False), Part(INTEGERS)
+        return Part(INTEGERS, rank=2), Part(self.dtype), Part(INTEGERS)
 
     def put(self, column: Any) -> list[Any]:
         places: list[Array] = []
@@ -174,14 +170,14 @@ class Sparse:
         order = np.lexsort(indices.T[::-1])  # as TensorFlow expects; records may have been written otherwise
         if (np.diff(order) != 1).any():
             indices, values = indices[order], values[order]
-        return [np.ascontiguousarray(indices, np.int64).reshape(-1), values, np.array([longest], np.int64)]
+        return [indices, values, np.array([longest], INTEGERS)]
 
     def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
         indices, values, longest = next(parts), next(parts), next(parts)
         shape = [tf.cast(rows, tf.int64)]
         if self.steps:
             shape.append(tf.reshape(longest, []))
-        indices = tf.reshape(indices, [-1, len(shape) + 1])
+        indices.set_shape([None, len(shape) + 1])
         return tf.SparseTensor(indices, values, tf.stack([*shape, tf.constant(self.size, tf.int64)]))
 
 
@@ -193,7 +189,7 @@ class Pictures:
     after: tuple[int, ...]
 
     def parts(self) -> tuple[Part, ...]:
-        return Part(INTEGERS), Part(INTEGERS), Part(self.dtype, shared=False)
+        return Part(INTEGERS, 1, 1), Part(INTEGERS), Part(self.dtype)
 
     def put(self, column: Any) -> list[Any]:
         pictures = column.values if isinstance(column, Optional) else column
@@ -207,7 +203,7 @@ class Pictures:
         return [_ends(heights), _ends(np.repeat(widths, heights)), flat]
 
     def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
-        heights, widths = tf.reshape(next(parts), [rows + 1]), next(parts)
+        heights, widths = _of_rows(tf, next(parts), rows, more=1), next(parts)
         pixels = tf.reshape(next(parts), [-1, *self.after])
         lines = tf.RaggedTensor.from_row_splits(pixels, widths, validate=False)
         return tf.RaggedTensor.from_row_splits(lines, heights, validate=False)
@@ -220,7 +216,7 @@ class Holes:
     values: Form
 
     def parts(self) -> tuple[Part, ...]:
-        return (*self.values.parts(), Part(np.dtype(np.bool_)))
+        return (*self.values.parts(), Part(np.dtype(np.bool_), 1))
 
     def put(self, column: Any) -> list[Any]:
         if isinstance(column, np.ndarray):  # pictures of different sizes
@@ -232,9 +228,7 @@ class Holes:
 
     def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
         values = self.values.take(tf, parts, rows)
-        valid = next(parts)
-        valid.set_shape([tf.get_static_value(rows)])
-        return {"values": values, "valid": valid}
+        return {"values": values, "valid": _of_rows(tf, next(parts), rows)}
 
 
 def form_of(column: Any, *, optional: bool) -> Form:
@@ -281,5 +275,38 @@ def padded(form: Form) -> Form:
     return Dense(inner.dtype, (None, *inner.shape))
 
 
+def _of_rows(tf: Any, flat: Any, rows: Any, more: int = 0) -> Any:
+    """A tensor of a value a row, and `more`, told how many that are where it is known beforehand."""
+    known = tf.get_static_value(rows)
+    flat.set_shape([None if known is None else known + more])
+    return flat
+
+
 def _ends(lengths: Array) -> Array:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def listed_bytes(column: Any) -> list[bytes]:
+    """The strings of a column as bytes; b"" for one that is missing."""
+    if isinstance(column, Strings):
+        values = column.to_numpy().reshape(-1).tolist() if column.row_shape else column.tolist()
+        if not column.text and column.valid is None:
+            return values
+    else:
+        values = np.asarray(column, object).reshape(-1).tolist()
+    return [_as_bytes(value) for value in values]
+
+
+def _as_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        with suppress(UnicodeEncodeError):
+            return value.encode()
+    if value is None or isinstance(value, bytes):
+        return value or b""
+    raise error(
+        "U659",
+        f"an array of objects holds {type(value).__name__}",
+        expected="bytes, str that UTF-8 can hold, or None",
+        found=ascii(value)[:60],
+        do="let the function for `map` give arrays of numbers, or of strings",
+    )

@@ -15,7 +15,7 @@ from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
 from rekord.codec.decode import new_batch
 from rekord.dataset.batches import Batches, Request
 from rekord.errors import RekordError, error
-from rekord.feeds.tf_forms import Dense, Form, Holes, Rows, form_of
+from rekord.feeds.tf_forms import Dense, Form, Holes, Inner, Rows, Sparse, form_of
 from rekord.location import Location
 
 _TRIED_ROWS = (1, 7)
@@ -26,8 +26,36 @@ _NUMBERS = "biufc"
 
 def mapped_forms(request: Request) -> dict[str, Form]:
     """The forms of what the function for `map` gives."""
+    schema = request.plan().schema
     tried = [_forms(_first_batch(request, rows)) for rows in _TRIED_ROWS]
-    first, second = tried
+    forms = _common_forms(*tried)
+    if not forms:
+        raise _refused("the function for `map` gives no columns", "a column at least", "{}")
+    for name, form in forms.items():
+        # Strings and ragged rows say that some are missing only where some are: a later batch may have holes.
+        if name in schema and schema[name].optional and _hides_holes(form):
+            forms[name] = Holes(form)
+    return forms
+
+
+def check_mapped(forms: Mapping[str, Form], batch: Mapping[str, Any]) -> None:
+    """Refuse a batch that is not in these forms: the graph was told them."""
+    own = _forms(batch)
+    for name, form in _common_forms(forms, own).items():
+        if form != forms[name]:
+            raise _changed(name, forms[name], own[name])
+    rows = len(next(iter(batch.values()), ()))
+    for name, column in batch.items():
+        if len(column) != rows:
+            raise _refused(
+                f"`{name}` has another number of rows than the rest of its batch",
+                f"{rows:,} rows",
+                f"{len(column):,}",
+                feature=name,
+            )
+
+
+def _common_forms(first: Mapping[str, Form], second: Mapping[str, Form]) -> dict[str, Form]:
     if list(first) != list(second):
         raise _refused(
             "the function for `map` gives other columns for other batches",
@@ -35,6 +63,10 @@ def mapped_forms(request: Request) -> dict[str, Form]:
             str(list(second)),
         )
     return {name: _common(name, first[name], second[name]) for name in first}
+
+
+def _hides_holes(form: Form) -> bool:
+    return isinstance(form, (Rows, Inner, Sparse)) or (isinstance(form, Dense) and form.dtype is None)
 
 
 def _first_batch(request: Request, rows: int) -> Mapping[str, Any]:
@@ -95,12 +127,27 @@ def _common(name: str, first: Form, second: Form) -> Form:
             return Dense(first.dtype, shape)
     if first == second:
         return first
-    raise _refused(
+    raise _changed(name, first, second)
+
+
+def _changed(name: str, first: Form, second: Form) -> RekordError:
+    return _refused(
         f"the function for `map` gives `{name}` in another form for another batch",
-        repr(first)[:60],
-        repr(second)[:60],
+        _said(first),
+        _said(second),
         feature=name,
     )
+
+
+def _said(form: Form) -> str:
+    if isinstance(form, Holes):
+        return _said(form.values) + ", some missing"
+    if isinstance(form, Rows):
+        return "ragged rows of " + _said(form.values)
+    if isinstance(form, Dense):
+        sizes = ["?" if size is None else str(size) for size in form.shape]
+        return f"{'strings' if form.dtype is None else form.dtype} ({', '.join(['rows', *sizes])})"
+    return type(form).__name__.lower()
 
 
 def _refused(what: str, expected: str, found: str, *, feature: str | None = None) -> RekordError:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
 from typing import Any
 
@@ -13,16 +12,16 @@ from rekord.codec.columns import Column
 from rekord.codec.decode import new_batch
 from rekord.codec.decoding_pictures import DecodedPictures
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.batches import Batches, Request, going_on
+from rekord.dataset.batches import Batches, Request, checked_count, going_on, state_at
 from rekord.dataset.finish import Finish
 from rekord.dataset.state import State
 from rekord.errors import RekordError, error
 from rekord.feeds.tf_boundary import Boundary
 from rekord.feeds.tf_forms import Dense, Form, Holes, Pictures, Rows, form_of, padded
-from rekord.feeds.tf_mapped import mapped_forms
+from rekord.feeds.tf_mapped import check_mapped, mapped_forms
 
-_CUTTING = 2
-"""So many batches are taken apart at a time, beside the one that is being decoded."""
+_MOST_PREFETCH = 1024
+"""More batches read ahead change nothing but the memory that they take."""
 
 
 def native_dataset(tf: Any, request: Request, state: Mapping[str, Any] | None, *, one_length: bool) -> Any:
@@ -34,24 +33,33 @@ def native_dataset(tf: Any, request: Request, state: Mapping[str, Any] | None, *
     """
     epochs = Epochs(request, state, one_length=one_length)
     is_mapped = isinstance(request.finish, Finish) and request.finish.map is not None
-    boundary = Boundary.of(mapped_forms(request) if is_mapped else planned_forms(request))
+    forms = mapped_forms(request) if is_mapped else planned_forms(request)
+    boundary = Boundary.of(forms)
     # Only what is not kept short has one length for sure; a function may have changed it too.
     rows = None if is_mapped or request.remainder == "keep" else request.batch_size
 
+    def packed(batch: dict[str, Column], ended: int) -> tuple[Any, ...]:
+        if is_mapped:
+            check_mapped(forms, batch)
+        return boundary.pack(batch, note=ended)
+
     def batches() -> Iterator[tuple[Any, ...]]:
-        return epochs.run(boundary)
+        return epochs.run(packed)
 
-    def taken_apart(*tensors: Any) -> Any:
-        return boundary.unpack(tf, tensors, rows)
+    def delivered(*tensors: Any) -> Any:
+        ended, columns = boundary.unpack(tf, tensors, rows)
 
-    def delivered(last: Any, columns: Any) -> Any:
+        def advance() -> Any:
+            return tf.numpy_function(epochs.advance, [ended], [], stateful=True)
+
         # Only here, behind all that reads ahead, is it known that an epoch was seen to its end.
-        tf.cond(last, lambda: tf.numpy_function(epochs.advance, [], [], stateful=True), tf.no_op)
+        tf.cond(ended > 0, advance, tf.no_op)
         return columns
 
     dataset = tf.data.Dataset.from_generator(batches, output_signature=boundary.signature(tf))
-    dataset = dataset.map(taken_apart, num_parallel_calls=_CUTTING, deterministic=True)
-    dataset = dataset.prefetch(max(request.prefetch, 1)).map(delivered)
+    if request.prefetch:
+        dataset = dataset.prefetch(min(request.prefetch, _MOST_PREFETCH))
+    dataset = dataset.map(delivered)
     if one_length or (not epochs.resumed and (request.shards.counted or not request.streams)):
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(epochs.first_steps))
     options = tf.data.Options()
@@ -97,8 +105,8 @@ class Epochs:
         """How many batches the first iteration has."""
         return len(self._request.steps(self._begin[1]))
 
-    def run(self, boundary: Boundary) -> Iterator[tuple[Any, ...]]:
-        """One iteration: the arrays of each batch."""
+    def run(self, packed: Callable[[dict[str, Column], int], tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        """One iteration: the arrays of each batch, and behind its last one how many epochs have then ended."""
         with self._lock:
             epoch, consumed = self._epoch, self._consumed
         batches = Batches(self._request)
@@ -107,7 +115,7 @@ class Epochs:
             if self._one_length and self.resumed and epoch != self._begin[0]:
                 raise self._ended(epoch)
             for batch, last in _with_last(batches):
-                yield boundary.pack(batch, last=last)
+                yield packed(batch, epoch + 1 if last else 0)
         except RekordError as failure:
             # TensorFlow keeps the text alone of what Python raises, and calls all but ValueErrors unknown.
             raise ValueError(failure.message) from None
@@ -123,10 +131,11 @@ class Epochs:
             do=f"make another dataset for the epochs after it: to_keras(…, epoch={epoch})",
         )
 
-    def advance(self) -> None:
-        """An epoch was delivered to its last batch."""
+    def advance(self, ended: int) -> None:
+        """So many epochs were delivered to their last batch. Of two loops at once both say so."""
         with self._lock:
-            self._epoch, self._consumed = self._epoch + 1, 0
+            if int(ended) > self._epoch:
+                self._epoch, self._consumed = int(ended), 0
 
     def state_after(self, batches: int) -> dict[str, Any]:
         """The state once so many batches were used, counted from the dataset's first, through all epochs.
@@ -134,20 +143,19 @@ class Epochs:
         It is for `state=`, and for `load_state_dict` of any other feed of the same split and order. Only who uses the
         batches can count them: TensorFlow reads ahead.
         """
+        left = checked_count("batches", batches, least=0)
         epoch, consumed = self._begin
         steps = self._request.steps(consumed)
-        left = batches
         while left >= len(steps) > 0:
             left -= len(steps)
             epoch, consumed = epoch + 1, 0
             steps = self._request.steps(0)
             if left >= len(steps) > 0:
                 epoch, left = epoch + left // len(steps), left % len(steps)
-        return self._state(epoch, steps.consumed_after(left - 1) if left else consumed)
+        return self._state(epoch, steps.consumed_after(left - 1) if left and len(steps) else consumed)
 
     def _state(self, epoch: int, consumed: int) -> dict[str, Any]:
-        own = State.from_dict(Batches(self._request).state_dict())
-        return replace(own, epoch=epoch, consumed=consumed).to_dict()
+        return state_at(self._request, epoch, consumed).to_dict()
 
 
 def _with_last(batches: Iterator[dict[str, Column]]) -> Iterator[tuple[dict[str, Column], bool]]:

@@ -47,6 +47,12 @@ def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int) -> Any:
             "a view, a balanced or mixed split, or one with a `map`",
             'mode="native"',
         )
+    if request.transform is not None:
+        raise _refused(
+            'mode="ops" has no operations for the transforms of this split',
+            "split.transform(…)",
+            'mode="native", or write the dataset with these transforms',
+        )
     plan = request.plan()
     parser = Parser.of(plan, finish)
     paths, rank, world = request.shards.paths, request.rank, request.world
