@@ -51,9 +51,12 @@ if _TYPE_CHECKING:
     from rekord.health.doctor import doctor
     from rekord.health.salvage import salvage
     from rekord.health.stats.run import stats
+    from rekord.verbs.append import append
+    from rekord.verbs.delete import delete
     from rekord.verbs.export import export
     from rekord.verbs.folds import folds
     from rekord.verbs.query import query
+    from rekord.verbs.relabel import relabel
     from rekord.verbs.resplit import resplit
     from rekord.verbs.rewrite import rewrite
 
@@ -93,10 +96,12 @@ __all__ = [
     "UsageError",
     "WireError",
     "Writer",
+    "append",
     "check",
     "compat",
     "concat",
     "decode",
+    "delete",
     "diff",
     "doctor",
     "encode",
@@ -108,6 +113,7 @@ __all__ = [
     "open",
     "query",
     "records",
+    "relabel",
     "resplit",
     "rewrite",
     "salvage",
@@ -118,14 +124,17 @@ __all__ = [
 ]
 
 _VERBS = {
+    "append": "rekord.verbs.append",
     "check": "rekord.health.check",
     "concat": "rekord.dataset.concat",
+    "delete": "rekord.verbs.delete",
     "diff": "rekord.health.diff",
     "doctor": "rekord.health.doctor",
     "export": "rekord.verbs.export",
     "folds": "rekord.verbs.folds",
     "mix": "rekord.dataset.mix",
     "query": "rekord.verbs.query",
+    "relabel": "rekord.verbs.relabel",
     "resplit": "rekord.verbs.resplit",
     "rewrite": "rekord.verbs.rewrite",
     "salvage": "rekord.health.salvage",

@@ -87,7 +87,7 @@ def refused(value: Any, **options: Any) -> RekordError:
 
 def ids_of(picture: Picture) -> np.ndarray[Any, Any]:
     assert (picture.format, picture.channels) == ("png", 1)
-    assert type(picture.data) is CheckedMask
+    assert isinstance(picture.data, CheckedMask)
     assert (picture.data[24], picture.data[25]) == (picture.bits, GREY)
     pixels = np.asarray(Pillow.open(io.BytesIO(picture.data)))
     assert pixels.shape == (picture.height, picture.width)

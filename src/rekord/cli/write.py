@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shlex
 import time
-from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rekord.cli import column_options as columns
 from rekord.cli import out as output
+from rekord.cli import transform_options as shape
 from rekord.cli import write_options as options
-from rekord.cli.render import byte_size, clean, count, cut, duration, failure_lines, whole_number
+from rekord.cli.render import clean, failure_lines, whole_number
+from rekord.cli.written import document, say_outcome
 from rekord.errors import DataError, FormatError, RekordError, error
 
 if TYPE_CHECKING:
-    from rekord.dataset.manifest import Manifest
-    from rekord.engines.conversion import Conversion, Outcome
+    from rekord.engines.conversion import Conversion
 
 _DO = "rekord write --help"
 _ABOUT_ROWS = ("X510", "X514")
@@ -72,6 +70,25 @@ def write(
         str | None,
         typer.Option("--map", metavar="FILE.py:FUNC", help="Makes of a row another one, several or none."),
     ] = None,
+    resize: shape.Resize = None,
+    resize_filter: shape.ResizeFilter = None,
+    resize_fit: shape.ResizeFit = None,
+    crop: shape.Crop = None,
+    encode: shape.Encode = None,
+    decode: shape.Decode = False,
+    normalize: shape.Normalize = False,
+    mean: shape.Mean = None,
+    std: shape.Std = None,
+    cast: columns.Casts = None,
+    standardize: columns.Standardized = None,
+    bucketize: columns.Bucketized = None,
+    vocabulary: columns.Vocabularies = None,
+    hashes: columns.Hashed = None,
+    one_hot: columns.OneHots = None,
+    tfidf: columns.Weighed = None,
+    tokenize: columns.Tokenized = None,
+    vocab_size: columns.VocabSize = None,
+    max_tokens: columns.MaxTokens = None,
     split: Annotated[
         str | None,
         typer.Option(
@@ -144,6 +161,29 @@ def write(
     from rekord.verbs.prepare import prepare, run_aloud
 
     began = time.perf_counter()
+    transforms = shape.pictures(
+        resize=resize,
+        resize_filter=resize_filter,
+        resize_fit=resize_fit,
+        crop=crop,
+        encode=encode,
+        decode=decode,
+        normalize=normalize,
+        mean=mean,
+        std=std,
+    )
+    transforms += columns.transforms(
+        cast=cast,
+        standardize=standardize,
+        bucketize=bucketize,
+        vocabulary=vocabulary,
+        hashes=hashes,
+        one_hot=one_hot,
+        tfidf=tfidf,
+        tokenize=tokenize,
+        vocab_size=vocab_size,
+        max_tokens=max_tokens,
+    )
     many = options.classes(classes)
     ignored = options.ignore(ignore)
     place, rows = _source(
@@ -170,6 +210,7 @@ def write(
             schema=options.schema(schema),
             layout=layout,
             map=options.function(map_),
+            transforms=transforms,
             names=None,
             split=options.splits(split),
             split_by=split_by,
@@ -192,6 +233,7 @@ def write(
             format=format_,
             masks=said,
             own_splits=True,
+            aloud=True,
         )
         _refuse_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
         output.tell(_heading(conversion))
@@ -207,9 +249,9 @@ def write(
         return 130
     seconds = time.perf_counter() - began
     if as_json:
-        output.say_json(_document(place, outcome, seconds))
+        output.say_json(document(place, outcome, seconds))
     else:
-        _say_outcome(place, outcome, seconds)
+        say_outcome(place, outcome, seconds)
     return 0
 
 
@@ -317,76 +359,3 @@ def _bad_rows(failure: RekordError, *, as_json: bool) -> int:
     if as_json:
         output.say_json({"error": failure.to_dict()})
     return 1
-
-
-def _rejects_path(place: str, manifest: Manifest) -> str | None:
-    return os.path.join(place, ".rekord", "rejects.jsonl") if manifest.source.rejected else None
-
-
-def _document(place: str, outcome: Outcome, seconds: float) -> dict[str, Any]:
-    manifest = outcome.manifest
-    return {
-        "dataset": place,
-        "splits": {
-            name: {
-                "records": split.records,
-                "shards": len(split.shards.records),
-                "bytes": sum(split.shards.bytes),
-            }
-            for name, split in manifest.splits.items()
-        },
-        "rejected": manifest.source.rejected,
-        "rejects": _rejects_path(place, manifest),
-        "resumed_shards": outcome.resumed_shards,
-        "seconds": round(seconds, 3),
-    }
-
-
-def _say_outcome(place: str, outcome: Outcome, seconds: float) -> None:
-    manifest = outcome.manifest
-    records = sum(split.records for split in manifest.splits.values())
-    total_bytes = sum(sum(split.shards.bytes) for split in manifest.splits.values())
-    head = f"{clean(place)}: {count(records, 'record')}, {byte_size(total_bytes)}"
-    if outcome.nothing_to_do:
-        output.say(f"nothing to do: {head}, complete already")
-    else:
-        resumed = (
-            f", {count(outcome.resumed_shards, 'shard')} of an earlier run" if outcome.resumed_shards else ""
-        )
-        output.say(f"{head}, in {duration(seconds)}{resumed}")
-    rows = [
-        (clean(name), count(split.records, "record"), count(len(split.shards.records), "shard"))
-        for name, split in manifest.splits.items()
-    ]
-    sizes = [byte_size(sum(split.shards.bytes)) for split in manifest.splits.values()]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    for (name, number, shards), size in zip(rows, sizes, strict=True):
-        output.say(f"  {name:<{widths[0]}}  {number:>{widths[1]}}  {shards:>{widths[2]}}  {size}")
-    rejects = _rejects_path(place, manifest)
-    if rejects is not None:
-        output.say(f"rejected: {count(manifest.source.rejected, 'row')}, listed in {clean(rejects)}")
-        _say_codes(rejects)
-    if outcome.remarks is not None:
-        output.say(f"remarks, listed in {clean(outcome.remarks)}")
-        _say_codes(outcome.remarks)
-    if outcome.left is not None:
-        output.tell(f"files that rekord did not write were kept in {clean(outcome.left)}")
-    output.say(f"next: rekord check {shlex.quote(clean(place))}")
-
-
-def _say_codes(path: str) -> None:
-    """One line for each code of a list: how often, and where first."""
-    counts: Counter[str] = Counter()
-    first: dict[str, dict[str, Any]] = {}
-    try:
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                document = json.loads(line)
-                counts[document["code"]] += 1
-                first.setdefault(document["code"], document)
-    except (OSError, ValueError):
-        return  # the list itself is what counts
-    for code, number in counts.most_common():
-        origin = first[code]["origin"].get("path") or ""
-        where = f"   first: {clean(origin)}" if origin else ""
-        output.say((f"  {code}", "bold"), f"  {number:,} ×  {cut(clean(first[code]['what']), 80)}{where}")

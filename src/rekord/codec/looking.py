@@ -61,6 +61,18 @@ class CheckedMask(Checked):
     __slots__ = ()
 
 
+class Made(Checked):
+    """The bytes of a picture that was made here: no file holds them."""
+
+    __slots__ = ()
+
+
+class MadeMask(CheckedMask, Made):
+    """The PNG of a mask that was made here."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Picture:
     """An encoded picture and what is known of it."""

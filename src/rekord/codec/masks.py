@@ -20,6 +20,7 @@ from rekord._core import Colour, PictureFault, PictureFormat, PixelFault
 from rekord.codec.looking import (
     FORMATS,
     CheckedMask,
+    MadeMask,
     Picture,
     Unsound,
     Verify,
@@ -138,12 +139,13 @@ def examined_mask(value: Any, ids: Ids, colours: Colours | None, verify: Verify)
             "store masks as PNG: a lossy format changes class ids",
             path,
         )
+    given = data
     if verify == "headers" and _only_renamed(facts, ids):
         data = palette_as_grey(data, _core.png_chunks(data))
     elif verify == "full" or not _passes(facts, ids):
         data = _converted(data, facts, ids, colours, path)
     return Picture(
-        CheckedMask(data),
+        CheckedMask(data) if data is given else MadeMask(data),
         "png",
         facts.width,
         facts.height,
@@ -365,4 +367,4 @@ def _of_array(array: Array, ids: Ids, colours: Colours | None) -> Picture:
         )
     data = grey_png(array.astype(np.uint16 if ids.wide else np.uint8))
     height, width = array.shape
-    return Picture(CheckedMask(data), "png", width, height, 1, 16 if ids.wide else 8)
+    return Picture(MadeMask(data), "png", width, height, 1, 16 if ids.wide else 8)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from math import ceil
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from PIL import Image as Pillow
@@ -23,6 +24,8 @@ from rekord.codec.png import inflated, samples
 
 Size: TypeAlias = tuple[int, int]
 """Height and width."""
+
+Result = TypeVar("Result")
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _SPARE = 1.05
@@ -59,6 +62,11 @@ def image_pixels(data: bytes, channels: int, resize: Size | None) -> Array:
     dct_method="INTEGER_ACCURATE" (its usual method is off by a few of 255). Grey that is made of colours may be off
     by 1. The alpha of a PNG without any is 255, that of a BMP is not read. Of several frames this is the first.
     """
+    return opened(data, lambda image: _converted(image, channels, resize))
+
+
+def opened(data: bytes, use: Callable[[Any], Result]) -> Result:
+    """What `use` makes of an image that is opened and not loaded yet; raises Unsound, also for what `use` raises."""
     facts = _core.look(data, False)
     if facts.fault != PictureFault.NONE or facts.format not in _READERS:
         raise _refused(facts, data, "image", None)
@@ -66,7 +74,7 @@ def image_pixels(data: bytes, channels: int, resize: Size | None) -> Array:
     try:
         with _READERS[facts.format](io.BytesIO(data)) as image:
             if image.size == (facts.width, facts.height):
-                return _converted(image, channels, resize)
+                return use(image)
             met = f"{image.size[0]:,} × {image.size[1]:,}, where its header says another size"
     except MemoryError:
         raise
@@ -95,31 +103,36 @@ def mask_ids(data: bytes, ids: Ids, resize: Size | None) -> Array:
     values = np.frombuffer(stored, ">u2" if facts.bits == 16 else np.uint8)
     pixels = values.reshape(facts.height, facts.width)
     if resize is not None:
-        pixels = pixels[np.ix_(*map(_nearest, pixels.shape, resize))]
+        pixels = pixels[np.ix_(*map(nearest, pixels.shape, resize))]
     if facts.bits == 16 and not ids.wide and (pixels > 255).any():
         raise _no_ids(f"16 bits, with values up to {int(pixels.max()):,}")
     return pixels.astype(np.uint16 if ids.wide else np.uint8)
 
 
-def _nearest(before: int, after: int) -> Array:
+def nearest(before: int, after: int) -> Array:
     """The row or column whose middle is nearest, for each one that is to be."""
     return ((np.arange(after) * 2 + 1) * before // (2 * after)).astype(np.intp)
 
 
 def _converted(image: Any, channels: int, resize: Size | None) -> Array:
-    box = None
-    if image.format == "JPEG":
-        least = None if resize is None else (ceil(resize[1] * _SPARE), ceil(resize[0] * _SPARE))
-        drafted = image.draft("L" if channels == 1 else image.mode, least)
-        box = None if drafted is None else drafted[1]
+    box = drafted(image, "L" if channels == 1 else image.mode, resize)
     image.load()
-    pixels = _in_mode(image, _MODES[channels])
+    pixels = in_mode(image, _MODES[channels])
     if resize is not None and pixels.size != (resize[1], resize[0]):
         pixels = pixels.resize((resize[1], resize[0]), Pillow.Resampling.BILINEAR, box=box)
     return np.array(pixels).reshape(pixels.height, pixels.width, channels)
 
 
-def _in_mode(image: Any, mode: str) -> Any:
+def drafted(image: Any, mode: str, size: Size | None) -> Any:
+    """Have a JPEG decoded smaller at once, where `size` allows it; the part of the result that is the picture."""
+    if image.format != "JPEG":
+        return None
+    least = None if size is None else (ceil(size[1] * _SPARE), ceil(size[0] * _SPARE))
+    done = image.draft(mode, least)
+    return None if done is None else done[1]
+
+
+def in_mode(image: Any, mode: str) -> Any:
     """The colours of an image in another mode: alpha is dropped or added, never mixed with a background."""
     if image.mode.startswith("I"):  # grey of 16 bits, of which Pillow would keep the lower 8
         image = Pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))

@@ -119,8 +119,10 @@ class Asked(Numbered):
     ) -> Request:
         """What `batches` would iterate over, checked: for feeds, which share its arguments. Can be pickled."""
         wanted = None if columns is None else checked_columns(columns)
+        made = None if self._transforms is None else self._transforms.of(wanted)
+        plan = _Plan(self._schema, wanted) if made is None else made.plan
         if self._schema.known:
-            self._schema.plan(wanted)  # a column that is not there is said now, not at the first batch
+            plan()  # a column that is not there is said now, not at the first batch
         number, size, rest = checked_ranks(rank, world, remainder)
         if shuffle or size > 1 or rest == "pad" or recipe is not None or self._ids is not None:
             self._shards.check_any_order()  # before a compressed file is read to count its records
@@ -130,7 +132,7 @@ class Asked(Numbered):
         recipe = self._recipe(shuffle, seed, size) if recipe is None else recipe
         return Request(
             shards=self._shards.in_blocks(self._usual_block()) if self._is_by_block(recipe) else self._shards,
-            plan=_Plan(self._schema, wanted),
+            plan=plan,
             recipe=recipe,
             batch_size=checked_count("batch_size", batch_size, least=1),
             split=self.name,
@@ -139,6 +141,7 @@ class Asked(Numbered):
             rank=number,
             world=size,
             remainder=rest,
+            transform=made,
             pictures=self._pictures(wanted, decode, resize),
             finish=finish,
             prefetch=checked_count("prefetch", prefetch, least=0),

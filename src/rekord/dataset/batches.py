@@ -26,6 +26,7 @@ from rekord.dataset.recipes import Recipe
 from rekord.dataset.shards import Shards
 from rekord.dataset.state import State
 from rekord.dataset.steps import Remainder, Steps
+from rekord.dataset.transformed import Transforming
 from rekord.errors import error
 
 Batch: TypeAlias = "dict[str, Column]"
@@ -39,7 +40,7 @@ class Request:
     """What is asked of a split: which records, in which order, in which form."""
 
     shards: Shards
-    plan: Callable[[], CodecPlan]
+    plan: Callable[[], CodecPlan]  # of the columns that come out
     recipe: Recipe
     batch_size: int
     split: str
@@ -48,12 +49,19 @@ class Request:
     rank: int = 0
     world: int = 1
     remainder: Remainder = "keep"
+    transform: Transforming | None = None  # of rows, before anything else is done with them
     pictures: Callable[[Batch], Batch] | None = None  # decodes them; its errors name the row in the batch
     finish: Callable[[Batch], Batch] | None = None
     prefetch: int = 2
     threads: int = 1
     worker: int = 0  # of a framework's loader, which takes every `workers`-th step
     workers: int = 1
+
+    def decoding(self) -> tuple[CodecPlan, Callable[[Batch], Batch] | None]:
+        """The plan that records are decoded by, and what may refuse a row of what it gives."""
+        if self.transform is None:
+            return self.plan(), self.pictures
+        return self.transform.reading(), self.transform.then(self.pictures)
 
     @property
     def streams(self) -> bool:
@@ -182,7 +190,7 @@ class Batches(Iterator[Batch]):
 
 def _streamed(request: Request, consumed: int) -> Iterator[tuple[Batch, int]]:
     """The batches of all files in order, from a record on, and how many records are delivered after each."""
-    plan = request.plan()
+    plan, pictures = request.decoding()
     begin = _after(request.shards, consumed)
 
     def finished(batch: Batch, rows: int) -> tuple[Batch, int]:
@@ -190,7 +198,7 @@ def _streamed(request: Request, consumed: int) -> Iterator[tuple[Batch, int]]:
 
     if request.threads == 1 and request.prefetch == 0:
         made = decode_inline(
-            request.shards, plan, request.batch_size, after=finished, pictures=request.pictures, begin=begin
+            request.shards, plan, request.batch_size, after=finished, pictures=pictures, begin=begin
         )
     else:
         made = decode_threaded(
@@ -198,7 +206,7 @@ def _streamed(request: Request, consumed: int) -> Iterator[tuple[Batch, int]]:
             plan,
             request.batch_size,
             after=finished,
-            pictures=request.pictures,
+            pictures=pictures,
             threads=request.threads,
             prefetch=request.prefetch,
             begin=begin,
@@ -225,7 +233,7 @@ def _after(shards: Shards, consumed: int) -> Begin:
 
 def _indexed(request: Request, epoch: int, consumed: int) -> Iterator[tuple[Batch, int]]:
     """The batches of this rank's steps from a position on, and how many positions are delivered after each."""
-    plan = request.plan()
+    plan, pictures = request.decoding()
     pool = new_pool()
     steps = request.steps(consumed)
     idle: list[IndexedDecoder] = []
@@ -235,7 +243,7 @@ def _indexed(request: Request, epoch: int, consumed: int) -> Iterator[tuple[Batc
         try:
             decoder = idle.pop()
         except IndexError:
-            decoder = IndexedDecoder(request.shards, plan, pool, request.pictures)
+            decoder = IndexedDecoder(request.shards, plan, pool, pictures)
         batch = decoder.decode(ids)
         idle.append(decoder)  # not after a failure: it may hold half a batch
         return request.finish(batch) if request.finish else batch

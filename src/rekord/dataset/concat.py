@@ -11,6 +11,7 @@ from rekord.dataset.drawn import Drawn
 from rekord.dataset.joined import joined_schema, joined_shards
 from rekord.dataset.selection import Selection, all_numbers, joined
 from rekord.dataset.split import Split
+from rekord.dataset.transformed import same_transforms
 from rekord.errors import error
 
 
@@ -31,6 +32,7 @@ def concat(splits: Iterable[Split | Dataset]) -> Split:
         schema,
         ids=_joined_ids(parts),
         map=parts[0]._map,
+        transforms=None if parts[0]._transforms is None else parts[0]._transforms.on(schema),
         block_records=_joined_block(parts),
         digest=_joined_digest(parts),
     )
@@ -52,6 +54,14 @@ def _checked_parts(splits: Any) -> list[Split]:
     for one in parts:
         if isinstance(one, Drawn):
             raise one._no_view("concat")
+        if not same_transforms(one._transforms, parts[0]._transforms):
+            raise error(
+                "U657",
+                "splits with different transforms cannot be put together",
+                expected="splits without transforms, or all with the same",
+                found=f"`{parts[0].name}` and `{one.name}` with different ones",
+                do="rk.concat([a, b]).transform(…)",
+            )
         if one._map is not parts[0]._map:
             raise error(
                 "U657",

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rekord.dataset.infer import Kind
 from rekord.dataset.lazy_schema import LazySchema
@@ -22,6 +22,9 @@ from rekord.schema import Schema
 from rekord.schema.tfds import INFO_NAME, read_tfds_folder
 from rekord.storage.anywhere import each, kind_of
 from rekord.storage.remote import is_remote
+
+if TYPE_CHECKING:
+    from rekord.transforms.chain import Chain
 
 
 def open(
@@ -90,7 +93,7 @@ def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Data
         )
         for name, shards in found.items()
     ]
-    return Dataset(splits, declared)
+    return Dataset(splits, declared, recorded=(folder, manifest.options.get("layout")))
 
 
 def _present(folder: str, listed: tuple[str, int], *, allow_missing: bool) -> str | None:
@@ -120,14 +123,30 @@ def _listed_by_tfds(
 class Dataset:
     """The splits of a dataset by name. With one split it can be used as that split."""
 
-    def __init__(self, splits: Sequence[Split], schema: LazySchema) -> None:
+    def __init__(
+        self, splits: Sequence[Split], schema: LazySchema, *, recorded: tuple[str, Any] | None = None
+    ) -> None:
         self._schema = schema
+        self._recorded = recorded  # the folder of a manifest, and what that says of the layout
         self.splits: Mapping[str, Split] = MappingProxyType({split.name: split for split in splits})
 
     @property
     def schema(self) -> Schema:
         """The declared schema, or the one inferred from the first records."""
         return self._schema.get()
+
+    @property
+    def transforms(self) -> Chain:
+        """The transforms that the dataset was written with, made again: none where none are recorded.
+
+        `dataset.transforms.bind(schema).apply(row)` does to a raw row what writing did to all others.
+        """
+        from rekord.transforms.recorded import from_recorded
+
+        folder, layout = self._recorded or ("", None)
+        told = layout.get("transforms", ()) if isinstance(layout, dict) else ()
+        with located(path=manifest_path(folder) if told else None):
+            return from_recorded(told, folder)
 
     def __getitem__(self, name: Any) -> Any:
         if not isinstance(name, str):
@@ -173,7 +192,7 @@ class Dataset:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy does not pickle.
-        return Dataset, (list(self.splits.values()), self._schema)
+        return partial(Dataset, recorded=self._recorded), (list(self.splits.values()), self._schema)
 
     def __repr__(self) -> str:
         return f"Dataset({', '.join(map(repr, self.splits.values()))})"

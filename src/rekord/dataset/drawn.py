@@ -56,7 +56,14 @@ class Drawn(Split):
     """
 
     def __init__(self, base: Split, drawing: Drawing, *, map: Map = None) -> None:
-        super().__init__(base.name, base._shards, base._schema, map=map, digest=base._digest)
+        super().__init__(
+            base.name,
+            base._shards,
+            base._schema,
+            map=map,
+            transforms=base._transforms,
+            digest=base._digest,
+        )
         self._base = base
         self._drawing = drawing
 
@@ -104,7 +111,9 @@ class Drawn(Split):
         return self._drawing.recipe(shuffled=bool(shuffle), seed=int(seed))
 
     def _copy(self, *, ids: Selection | None, map: Map) -> Drawn:
-        return type(self)(self._base, self._drawing, map=map)
+        made = type(self)(self._base, self._drawing, map=map)
+        made._transforms = self._transforms
+        return made
 
     def _no_view(self, method: str) -> RekordError:
         return error(

@@ -119,6 +119,13 @@ def _checked_parts(parts: object) -> tuple[list[Split], list[Fraction]]:
                 "a split with .map(…)",
                 "rk.mix([…]).map(function)",
             )
+        if split._transforms is not None:
+            raise _no_mix(
+                f"part {number} is transformed, and a batch has records of all parts",
+                "splits without transforms of their own",
+                "a split with .transform(…)",
+                "rk.mix([…]).transform(…)",
+            )
         splits.append(split)
         shares.append(share)
     if not splits:

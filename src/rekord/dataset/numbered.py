@@ -17,6 +17,7 @@ from rekord.dataset.no_record import NoRecord
 from rekord.dataset.order import Ids
 from rekord.dataset.selection import Selection, cut, numbers_at, selected
 from rekord.dataset.shards import Shards
+from rekord.dataset.transformed import Transforms
 from rekord.schema import Schema
 
 Self = TypeVar("Self", bound="Numbered")
@@ -33,6 +34,7 @@ class Numbered:
         *,
         ids: Selection | None = None,
         map: Map = None,
+        transforms: Transforms | None = None,
         block_records: int | None = None,
         digest: str | None = None,
     ) -> None:
@@ -41,6 +43,7 @@ class Numbered:
         self._schema = schema
         self._ids = ids
         self._map = map
+        self._transforms = transforms
         self._block_records = block_records
         self._digest = digest
 
@@ -56,8 +59,8 @@ class Numbered:
 
     @property
     def schema(self) -> Schema:
-        """The declared schema, or the one inferred from the first records."""
-        return self._schema.get()
+        """The declared schema, or the one inferred from the first records; that of what transforms make of them."""
+        return self._schema.get() if self._transforms is None else self._transforms.schema
 
     def __len__(self) -> int:
         return len(self._shards) if self._ids is None else len(self._ids)
@@ -85,8 +88,10 @@ class Numbered:
         return self._copy(ids=self._ids, map=composed(self._map, function))
 
     def _at(self, ids: Ids) -> dict[str, Column]:
-        plan = self._schema.plan(None)
-        return IndexedDecoder(self._shards, plan, _core.Pool(0)).decode(ids)
+        if self._transforms is None:
+            return IndexedDecoder(self._shards, self._schema.plan(None), _core.Pool(0)).decode(ids)
+        made = self._transforms.of(None)
+        return IndexedDecoder(self._shards, made.reading(), _core.Pool(0), made.then(None)).decode(ids)
 
     def _mapped(self, batch: Batch) -> Batch:
         finish = finisher((), fill=None, ragged="ragged", pad=None, map=self._map)
@@ -121,6 +126,7 @@ class Numbered:
             self._schema,
             ids=ids,
             map=map,
+            transforms=self._transforms,
             block_records=self._block_records,
             digest=self._digest,
         )

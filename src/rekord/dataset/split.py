@@ -40,6 +40,12 @@ class Split(Asked):
 
         return split_sql(self, query)
 
+    def transform(self, *transforms: Any) -> Split:
+        """The same records with `rk.transforms` applied to each row: what `rk.write(…, transforms=…)` would store."""
+        from rekord.dataset.transformed import transformed
+
+        return transformed(self, transforms)
+
     def balanced(
         self, by: str = "label", target: Mapping[Any, Any] | Literal["present"] | None = None
     ) -> Split:

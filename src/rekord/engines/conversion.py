@@ -46,3 +46,4 @@ class Conversion:
     spills: str | None = None
     fresh: bool = False
     storage: Storage = LOCAL
+    parent: str | None = None  # the digest of the manifest of the dataset that the rows come from

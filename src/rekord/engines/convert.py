@@ -108,6 +108,7 @@ class _Run:
             shards = self._cut(done)
             finished, resumed = self._shards(workers, shards, done)
         manifest = manifest_of(self.job, self.conversion.plan, done, finished, self.conversion.version)
+        manifest = msgspec.structs.replace(manifest, parent=self.conversion.parent)
         manifest = write_companions(self.staging, manifest, done, finished, self.conversion.companions)
         left = show(self.staging, self.conversion.out)
         ours = os.path.join(self.conversion.out, ".rekord")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -12,20 +13,25 @@ import numpy as np
 import pyarrow as pa
 
 from rekord import _core
+from rekord.codec.arrow import column_to_arrow
+from rekord.codec.assemble import assemble
+from rekord.codec.decode import new_batch
 from rekord.codec.plan import CodecPlan, compile_plan
+from rekord.dataset.indexed import IndexedDecoder
 from rekord.dataset.order import Ids
 from rekord.dataset.recipes import Recipe
 from rekord.dataset.shard_index import ShardIndex, damage, shard_index
 from rekord.dataset.shards import Shards
-from rekord.engines.encoding import decoded_columns
 from rekord.engines.job import CutRule
 from rekord.errors import RekordError
 from rekord.schema import Schema
 from rekord.storage.anywhere import ANYWHERE
+from rekord.storage.behind import LENT
 from rekord.storage.files import Readable
 
 _POSITIONS = 1 << 16
-_WINDOW_BYTES = 4 << 20
+_WINDOW_BYTES = 2 << 20
+"""So much is read, verified, hashed and written at once."""
 _IDLE_BYTES = 16 << 20
 
 
@@ -132,15 +138,31 @@ class Frames:
         return self._ends[shard]
 
 
+class Buffers:
+    """Memory to read into, one piece after another: each is used again when `LENT` more were asked for."""
+
+    def __init__(self) -> None:
+        self._buffers = [bytearray() for _ in range(LENT)]
+        self._turn = 0
+
+    def next(self, size_bytes: int) -> memoryview:
+        """So many bytes."""
+        self._turn = (self._turn + 1) % len(self._buffers)
+        if len(self._buffers[self._turn]) < size_bytes:
+            self._buffers[self._turn] = bytearray(max(size_bytes, _WINDOW_BYTES + (_WINDOW_BYTES >> 3)))
+        return memoryview(self._buffers[self._turn])[:size_bytes]
+
+
 class Copying:
     """Copies records for one shard; a class for the files that it has open while it does."""
 
-    def __init__(self, records: Records, schema: Schema, index: Sequence[str]) -> None:
+    def __init__(self, records: Records, schema: Schema, index: Sequence[str], buffers: Buffers) -> None:
         self._records = records
         self._index = tuple(index)
         self._plan: CodecPlan | None = compile_plan(schema, self._index) if index else None
         self._pool = _core.Pool(_IDLE_BYTES)
-        self._buffer = bytearray()
+        self._buffers = buffers
+        self._at: tuple[int, ShardIndex] | None = None
         self._open: tuple[int, Readable] | None = None
 
     def __enter__(self) -> Copying:
@@ -151,20 +173,24 @@ class Copying:
             self._open[1].close()
 
     def windows(self, stretch: Stretch) -> Iterator[tuple[memoryview, Any, pa.Table]]:
-        """Frames, which are good until the next ones, with their lengths and their lines of the index."""
+        """Frames, with their lengths and their lines of the index; they are good until `LENT` more were given."""
         for ids, lengths in stretch.pieces():
+            lines = self._lines(ids)
             for begin, end in _windows(lengths):
                 frames = self._frames(ids[begin:end], lengths[begin:end])
-                yield frames, lengths[begin:end], self._lines(ids[begin:end], frames)
+                if lines is None:
+                    yield frames, lengths[begin:end], self._decoded(ids[begin:end], frames)
+                else:
+                    yield frames, lengths[begin:end], lines.slice(begin, end - begin)
 
     def _frames(self, ids: Ids, lengths: Any) -> memoryview:
         shards = self._records.shards
         shard, record = (int(one[0]) for one in shards.locate(ids[:1]))
         in_a_row = int(ids[-1]) < int(shards.starts[shard + 1]) and bool((np.diff(ids) == 1).all())
         size_bytes = int(lengths.sum())
-        if in_a_row and self._records.frames.index(shard).compression == "none":
-            begin = int(self._records.frames.index(shard).offsets[record])
-            frames = self._read(shard, begin, size_bytes)
+        index = self._index_of(shard)
+        if in_a_row and index.compression == "none":
+            frames = self._read(shard, int(index.offsets[record]), size_bytes)
         else:
             gathered = shards.gather(ids, self._pool)
             frames = memoryview(gathered.slab.view())[: gathered.size_bytes]
@@ -173,17 +199,21 @@ class Copying:
             raise self._damage(int(ids[min(len(extents), len(ids) - 1)]))
         return frames
 
+    def _index_of(self, shard: int) -> ShardIndex:
+        """The index of a shard, which is looked up once for all of its records that follow each other."""
+        if self._at is None or self._at[0] != shard:
+            self._at = shard, self._records.frames.index(shard)
+        return self._at[1]
+
     def _read(self, shard: int, begin: int, size_bytes: int) -> memoryview:
-        """So many bytes of a shard, until the next call."""
+        """So many bytes of a shard, until `LENT` more calls."""
         if self._open is None or self._open[0] != shard:
             if self._open is not None:
                 self._open[1].close()
             self._open = None
             self._records.shards.check_unchanged(shard)
             self._open = shard, ANYWHERE.open_read(self._records.shards.paths[shard])
-        if len(self._buffer) < size_bytes:
-            self._buffer = bytearray(max(size_bytes, _WINDOW_BYTES))
-        view = memoryview(self._buffer)[:size_bytes]
+        view = self._buffers.next(size_bytes)
         file = self._open[1]
         file.seek(begin)
         filled = 0
@@ -200,27 +230,49 @@ class Copying:
         failure.location = failure.location.within(path=shards.paths[shard])
         return failure
 
-    def _lines(self, ids: Ids, frames: memoryview) -> pa.Table:
-        """The index columns of these records: from the index of their shards, or else from the records."""
+    def _lines(self, ids: Ids) -> pa.Table | None:
+        """The index columns of these records, from the index of their shards; None where that lacks one."""
         if self._plan is None:
             return pa.table({})
         shards, records = self._records.shards.locate(ids)
         used = np.unique(shards).tolist()
         tables = [self._records.frames.index(shard).table for shard in used]
         if any(table is None or not set(self._index) <= set(table.column_names) for table in tables):
-            columns = decoded_columns(self._plan, frames, len(ids))
-            return pa.table({f"index:{name}": column for name, column in columns.items()})
+            return None
         parts = []
         for shard, table in zip(used, tables, strict=True):
             assert table is not None
-            chosen = table.select(list(self._index))
-            parts.append(chosen.take(pa.array(records if len(used) == 1 else records[shards == shard])))
+            mine = records if len(used) == 1 else records[shards == shard]
+            parts.append(_rows(table.select(list(self._index)), mine))
         together = pa.concat_tables(parts, promote_options="permissive")
         if len(used) > 1:
             back = np.empty(len(ids), np.int64)
             back[np.argsort(shards, kind="stable")] = np.arange(len(ids))
             together = together.take(pa.array(back))
         return together.rename_columns([f"index:{name}" for name in self._index])
+
+    def _decoded(self, ids: Ids, frames: memoryview) -> pa.Table:
+        """The index columns, from the records themselves: these are somebody's, and need not fit."""
+        assert self._plan is not None
+        slab = self._pool.slab(len(frames))
+        slab.view()[: len(frames)] = frames
+        batch = new_batch(self._plan, self._pool)
+        _, _, _, refused = batch.feed(slab, 0, len(frames), len(frames), len(ids))
+        columns = None
+        if refused is None:
+            with suppress(RekordError):
+                columns = assemble(self._plan, batch.take(), len(ids))
+        if columns is None:
+            # Once more, by somebody who can tell where a record lies.
+            columns = IndexedDecoder(self._records.shards, self._plan, self._pool).decode(ids)
+        return pa.table({f"index:{name}": column_to_arrow(column) for name, column in columns.items()})
+
+
+def _rows(table: pa.Table, numbers: Ids) -> pa.Table:
+    """Some lines of an index; where they follow each other, without looking at each."""
+    if len(numbers) == int(numbers[-1]) - int(numbers[0]) + 1 and bool((np.diff(numbers) == 1).all()):
+        return table.slice(int(numbers[0]), len(numbers))
+    return table.take(pa.array(numbers))
 
 
 def _windows(lengths: Any) -> Iterator[tuple[int, int]]:

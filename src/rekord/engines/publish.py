@@ -193,7 +193,7 @@ def clear_older(out: str, storage: Storage) -> str | None:
         if not entry.name.startswith(prefix) or entry.kind != "folder":
             continue
         if exists(storage, manifest_path(folder)) or not list(storage.list(folder)):
-            left = _removed(storage, folder) or left
+            left = remove_dataset(storage, folder) or left
     return left
 
 
@@ -203,7 +203,7 @@ def _aside(target: str) -> str:
     return os.path.join(parent, f".{name}.rekord-old-")
 
 
-def _removed(storage: Storage, folder: str) -> str | None:
+def remove_dataset(storage: Storage, folder: str) -> str | None:
     """Remove a dataset of ours: what its manifest lists. What is left is somebody's, and stays where it is."""
     manifest = None
     with suppress(DatasetError):

@@ -25,7 +25,7 @@ from rekord.dataset.indexed import IndexedDecoder
 from rekord.dataset.manifest import FORMAT, Manifest, Origin, shard_name
 from rekord.dataset.shard_index import stamp_of
 from rekord.engines.conversion import Watch
-from rekord.engines.copied import Copying, Records, Stretch
+from rekord.engines.copied import Buffers, Copying, Records, Stretch
 from rekord.engines.encoding import decoded_columns
 from rekord.engines.job import Plan
 from rekord.engines.journal import Lock, Staging, open_staging
@@ -72,10 +72,19 @@ class Changed:
 
     stretch: Stretch
     before: Schema
-    function: Callable[[Batch], Batch]
+    function: Callable[..., Batch]
+    numbered: bool = False  # the function is given the numbers of the records beside their columns
 
 
-NewShard: TypeAlias = "Linked | Copied | Changed"
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """Records that are framed by a function of the stretch, the schema and the columns of the index."""
+
+    stretch: Stretch
+    function: Callable[[Stretch, Schema, tuple[str, ...]], Iterator[Piece]]
+
+
+NewShard: TypeAlias = "Linked | Copied | Changed | Framed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +178,9 @@ class _Run:
         resumed = len(done)
         left = [place for place in places if place not in done]
         calls = [(i, place) for i, place in enumerate(left)]
-        with Workers(wanted.workers) as workers:
-            # Bytes are read, checked, hashed and written without Python's lock: threads will do.
+        # Bytes are read, checked, hashed and written without Python's lock: threads will do. While one of them
+        # waits for the disk another one works.
+        with Workers(wanted.workers if wanted.workers == 1 else 2 * wanted.workers) as workers:
             for i, result in workers.run(None, self._shard, calls, threads=True):
                 if isinstance(result, Exception):
                     raise result
@@ -223,9 +233,8 @@ class _Run:
         lengths: list[Any] = [np.zeros(0, np.int64)]
         tables: list[pa.Table] = []
         with ShardFile(self._staging, name, new.compression) as file:
-            pieces = self._copied(shard) if isinstance(shard, Copied) else self._changed(shard)
-            for frames, framed, lines in pieces:
-                file.write(frames)
+            for frames, framed, lines in self._pieces(shard):
+                file.lend(frames)
                 tally.shard_bytes(len(frames))
                 lengths.append(framed)
                 tables.append(lines)
@@ -235,8 +244,14 @@ class _Run:
         tally.next()
         return done
 
+    def _pieces(self, shard: Copied | Changed | Framed) -> Iterator[Piece]:
+        if isinstance(shard, Framed):
+            return shard.function(shard.stretch, self._wanted.schema, self._wanted.index)
+        return self._copied(shard) if isinstance(shard, Copied) else self._changed(shard)
+
     def _copied(self, shard: Copied) -> Iterator[Piece]:
-        with Copying(shard.stretch.records, self._wanted.schema, self._wanted.index) as copying:
+        wanted, records = self._wanted, shard.stretch.records
+        with Copying(records, wanted.schema, wanted.index, self._buffers) as copying:
             yield from copying.windows(shard.stretch)
 
     def _changed(self, shard: Changed) -> Iterator[Piece]:
@@ -246,7 +261,9 @@ class _Run:
         decoder = IndexedDecoder(records.shards, compile_plan(shard.before, None), _core.Pool(0))
         for ids, _ in shard.stretch.pieces():
             for at in range(0, len(ids), _CHANGED_RECORDS):
-                batch = shard.function(decoder.decode(ids[at : at + _CHANGED_RECORDS]))
+                numbers = ids[at : at + _CHANGED_RECORDS]
+                batch = decoder.decode(numbers)
+                batch = shard.function(batch, numbers) if shard.numbered else shard.function(batch)
                 if not batch or not len(next(iter(batch.values()))):
                     continue
                 for frames, rows, ends in encoded_batches(
@@ -269,6 +286,14 @@ class _Run:
             staging.storage.remove(target)
         if not staging.storage.link(source, target):
             _copy_file(source, target, staging)
+
+    @property
+    def _buffers(self) -> Buffers:
+        """Of this thread: shard after shard is read into the same memory."""
+        buffers: Buffers | None = getattr(self._tallies, "buffers", None)
+        if buffers is None:
+            buffers = self._tallies.buffers = Buffers()
+        return buffers
 
     @property
     def _tally(self) -> Tally:

@@ -48,6 +48,7 @@ class ShardFile:
         self._file = staging.storage.create(self._temporary)
         self._output = Output(self._file, hashed=True)
         self._sink = frame_sink(compression, self._output.write)
+        self._is_plain = compression == "none"
         self._complete = False
 
     def __enter__(self) -> ShardFile:
@@ -66,6 +67,13 @@ class ShardFile:
     def write(self, frames: Buffer) -> None:
         """Whole frames, in any pieces; they may be used again after that."""
         self._sink.write(frames)
+
+    def lend(self, frames: Buffer) -> None:
+        """Whole frames that stay as they are until `LENT` more were lent: they are not copied once more."""
+        if self._is_plain:
+            self._output.lend(frames)
+        else:
+            self._sink.write(frames)
 
     def complete(
         self, schema: Schema, index: Sequence[str], lengths: Any, tables: Sequence[pa.Table], done_path: str

@@ -23,7 +23,8 @@ class Bound:
     """A transform for rows of one schema."""
 
     schema: Schema  # of the rows that it makes
-    apply: Callable[[Row], Row]  # takes a row for its own; what does not fit is a DataError that names the column
+    apply: Callable[[Row], Row]  # the row becomes its own; what does not fit is a DataError with the column
+    touches: frozenset[str] | None = None  # the columns that it looks at or makes; None: any of them
 
 
 @runtime_checkable

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from rekord.errors import error
 from rekord.schema import Schema
 from rekord.schema.refuse import shown
 from rekord.transforms.base import Bound, Transform, apply_all
+from rekord.transforms.picture_binding import PictureTransform, bind_pictures
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,22 @@ class Chain:
     def bind(self, before: Schema) -> Bound:
         bounds: list[Bound] = []
         schema = before
-        for step in self.steps:
-            bounds.append(step.bind(schema))
-            schema = bounds[-1].schema
+        sizes: dict[str, tuple[int, int]] = {}
+        # Pictures are decoded once for all transforms that follow each other.
+        for pictured, steps in groupby(self.steps, lambda step: isinstance(step, PictureTransform)):
+            if pictured:
+                bound, sizes = bind_pictures(list(steps), schema, sizes)  # type: ignore[arg-type]
+                bounds.append(bound)
+                schema = bound.schema
+                continue
+            for step in steps:
+                bounds.append(step.bind(schema))
+                schema = bounds[-1].schema
         if len(bounds) == 1:
             return bounds[0]
-        return Bound(schema, partial(apply_all, tuple(bounds)))
+        touched = [bound.touches for bound in bounds]
+        known = None if None in touched else frozenset[str]().union(*filter(None, touched))
+        return Bound(schema, partial(apply_all, tuple(bounds)), known)
 
 
 def chain(*steps: Transform) -> Chain:

@@ -24,6 +24,7 @@ from rekord.location import Location
 from rekord.schema import Float32, Int64, Schema, Tensor
 from rekord.sources.base import is_parted
 from rekord.verbs.figures import byte_size, count
+from rekord.verbs.forecast_transforms import larger
 from rekord.verbs.sample import Sample, can_be_sampled, sample_of
 
 _AS_LARGE_AS_WRITTEN = ("webdataset", "records")  # what their files hold is what records will hold
@@ -110,6 +111,8 @@ def forecast(conversion: Conversion) -> Forecast:
     records = _records(conversion, sample, each_bytes)
     framed = None if records is None or each_bytes is None else round(records * each_bytes)
     total = sum(sample.key_bytes.values())
+    grown = tuple(larger(job, sample, records))
+    told = frozenset([one.column for one in grown])
     return Forecast(
         records=records,
         exact=records is not None and records == conversion.rows,
@@ -117,7 +120,7 @@ def forecast(conversion: Conversion) -> Forecast:
         file_bytes=None if framed is None else round(framed * _compressed(job, sample)),
         shards=_shards(job, records, framed),
         shares=tuple([(key, size / total) for key, size in sample.key_bytes.most_common() if total]),
-        advice=tuple(_raw_pixels(job, sample)),
+        advice=(*[one.line for one in grown], *_raw_pixels(job, sample, told)),
         sampled_rows=sample.rows,
         bad_rows=sample.bad,
         first_bad=sample.first_bad,
@@ -216,12 +219,14 @@ def _free_bytes(out: str) -> int | None:
 # Pixels that are stored raw.
 
 
-def _raw_pixels(job: Job, sample: Sample) -> Iterator[str]:
+def _raw_pixels(job: Job, sample: Sample, told: frozenset[str]) -> Iterator[str]:
     if job.schema.is_sequence:
         return
     payloads = sample.payloads[:_COMPARED]
     wide = [
-        name for name, feature in job.schema.context.items() if isinstance(feature, (Float32, Int64, Tensor))
+        name
+        for name, feature in job.schema.context.items()
+        if isinstance(feature, (Float32, Int64, Tensor)) and name not in told
     ]
     if not payloads or not wide:
         return

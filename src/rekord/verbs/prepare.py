@@ -28,8 +28,10 @@ from rekord.sources.limited import Limited
 from rekord.storage.files import LOCAL, Storage
 from rekord.storage.remote import refuse_to_write
 from rekord.transforms.base import Transform
-from rekord.transforms.chain import Chain, as_chain
+from rekord.transforms.chain import as_chain
+from rekord.transforms.companions import companions_of
 from rekord.verbs.choose import NOTHING_SAID, MaskOptions, as_source, layout_for
+from rekord.verbs.learn import Asked, learned
 from rekord.version import VERSION
 
 PathLike = str | os.PathLike[str]
@@ -77,21 +79,23 @@ def prepare(
     storage: Storage = LOCAL,
     masks: MaskOptions = NOTHING_SAID,
     own_splits: bool = False,
+    aloud: bool = False,
 ) -> Conversion:
     """Everything that can be refused before a row is read is refused here.
 
     `masks` stands in place of what the source knows of its masks. With `own_splits` the splits of a source that
-    has some are kept where `split` asks for nothing else.
+    has some are kept where `split` asks for nothing else. What transforms learn from the rows is learned here, and
+    told on stderr if `aloud`.
     """
-    _one_of("verify", verify, ("full", "headers"))
-    _one_of("on_bad_row", on_bad_row, ("stop", "reject"))
-    _one_of("format", format, (None, "tfds"))
+    check_one_of("verify", verify, ("full", "headers"))
+    check_one_of("on_bad_row", on_bad_row, ("stop", "reject"))
+    check_one_of("format", format, (None, "tfds"))
     if engine != "local":
         raise _no_engine(engine)
-    _whole("seed", seed, least=-(2**63))
+    checked_whole("seed", seed, least=-(2**63))
     cut = CutRule(
         shard_bytes=byte_count(shard_size, name="shard_size"),
-        shards=None if shards is None else _whole("shards", shards, least=1, most=99_999),
+        shards=None if shards is None else checked_whole("shards", shards, least=1, most=99_999),
     )
     name = checked_compression(compression)
     if not isinstance(max_rejects, (int, float)) or isinstance(max_rejects, bool) or not max_rejects >= 0:
@@ -100,7 +104,7 @@ def prepare(
         )
     source = as_source(rows, names=names, layout=layout if isinstance(layout, str) else None, schema=schema)
     if limit is not None:
-        source = Limited(source, _whole("limit", limit, least=1))
+        source = Limited(source, checked_whole("limit", limit, least=1))
     facts = source.facts()
     if limit is None and facts.extra.get("infinite"):
         raise error(
@@ -111,21 +115,34 @@ def prepare(
             do="leave `.repeat()` out, or say how many rows: limit=10_000",
         )
     chosen, select = _layout(source, facts, schema, layout, masks)
-    if steps := as_chain(transforms).steps:
-        chosen = Shaped(chosen, Chain(steps))
     if own_splits and split is None and facts.splits:
         split = "source"
     rule = split_rule(split, by=split_by, stratify=stratify, known=facts.splits)
-    place = _checked_out(out)
+    place = checked_out(out)
+    many = worker_count(workers)
+    beside: dict[str, bytes] = {}
+    if (steps := as_chain(transforms)).steps:
+        asked = Asked(function=map, select=select, splits=rule, key=key, seed=seed)
+        steps = learned(
+            steps,
+            source,
+            chosen,
+            asked=asked,
+            workers=many,
+            source_bytes=facts.source_bytes,
+            aloud=aloud,
+        )
+        beside = companions_of(steps.steps)
+        chosen = Shaped(chosen, steps)
     job = Job(
         source=source,
         layout=chosen,
         splits=rule,
         cut=cut,
-        template=_template(place, name, format),
+        template=shard_template(place, name, format),
         function=map,
         key=key,
-        index=_index(chosen.schema, index),
+        index=index_columns(chosen.schema, index),
         select=select,
         shuffle=bool(shuffle),
         seed=seed,
@@ -144,8 +161,8 @@ def prepare(
         plan=plan_of(job, facts),
         out=place,
         version=VERSION,
-        companions=_Companions(job, place, facts),
-        workers=_workers(workers),
+        companions=_Companions(job, place, facts, beside),
+        workers=many,
         rows=facts.rows,
         source_bytes=facts.source_bytes,
         spills=None if staging is None else os.fspath(staging),
@@ -168,14 +185,15 @@ def tfds_name(out: str) -> str:
 class _Companions:
     """The files beside the shards that other tools look for."""
 
-    def __init__(self, job: Job, out: str, facts: Facts) -> None:
+    def __init__(self, job: Job, out: str, facts: Facts, beside: Mapping[str, bytes]) -> None:
         self._job = job
         self._out = out
         self._facts = facts
+        self._beside = beside  # what transforms keep there
 
     def __call__(self, manifest: Manifest) -> dict[str, bytes]:
         schema = self._job.schema
-        files = {"schema.pbtxt": schema.to_pbtxt().encode()}
+        files = {**self._beside, "schema.pbtxt": schema.to_pbtxt().encode()}
         names = getattr(self._job.layout, "class_names", None)
         if self._job.layout.name == "detection" and names:
             files["label_map.pbtxt"] = label_map_text(names).encode()
@@ -209,7 +227,7 @@ def _layout(
     return layout, None
 
 
-def _index(schema: Schema, asked: Sequence[str]) -> tuple[str, ...]:
+def index_columns(schema: Schema, asked: Sequence[str]) -> tuple[str, ...]:
     """The columns of the index: what was asked for, and every Label."""
     if isinstance(asked, str):
         raise _refused("index", asked, "a list of column names", f"index=[{asked!r}]")
@@ -226,7 +244,8 @@ def _index(schema: Schema, asked: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*asked, *labels]))
 
 
-def _template(out: str, compression: str, format: str | None) -> str:
+def shard_template(out: str, compression: str, format: str | None) -> str:
+    """How the shards of a dataset at `out` are called."""
     if format == "tfds":
         return f"{tfds_name(out)}-{{split}}.tfrecord-{{shard:05d}}-of-{{shards:05d}}"
     return f"{{split}}-{{shard:05d}}-of-{{shards:05d}}.tfrecord{_EXTENSIONS[compression]}"
@@ -237,7 +256,7 @@ def byte_count(size: object, *, name: str) -> int:
     if isinstance(size, bool) or not isinstance(size, (int, str)):
         raise _refused(name, size, "a size such as 128MB or 1GiB, or a number of bytes", f'{name}="128MB"')
     if isinstance(size, int):
-        return _whole(name, size, least=1)
+        return checked_whole(name, size, least=1)
     match = _SIZE.fullmatch(size.strip())
     unit = match[2] if match else ""
     by_case = {known.lower(): known for known in _UNITS}
@@ -249,11 +268,13 @@ def byte_count(size: object, *, name: str) -> int:
     return max(1, int(n_bytes))
 
 
-def _workers(workers: int | None) -> int:
-    return available_workers() if workers is None else _whole("workers", workers, least=1, most=1024)
+def worker_count(workers: int | None) -> int:
+    """How many work at once: as asked, or one for each core."""
+    return available_workers() if workers is None else checked_whole("workers", workers, least=1, most=1024)
 
 
-def _checked_out(out: PathLike) -> str:
+def checked_out(out: PathLike) -> str:
+    """The folder that a dataset is to appear at, where that can be."""
     try:
         place = os.fspath(out)
     except TypeError:
@@ -266,7 +287,8 @@ def _checked_out(out: PathLike) -> str:
     return place
 
 
-def _whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int:
+def checked_whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int:
+    """A whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         upper = "" if most == 2**63 - 1 else f" to {most:,}"
         expected = (
@@ -276,7 +298,8 @@ def _whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> in
     return value
 
 
-def _one_of(name: str, value: object, known: tuple[Any, ...]) -> None:
+def check_one_of(name: str, value: object, known: tuple[Any, ...]) -> None:
+    """Refuse a value that is none of the known ones."""
     if value not in known:
         raise _refused(
             name, value, "one of " + ", ".join([repr(one) for one in known]), f"{name}={known[-1]!r}"

@@ -96,6 +96,7 @@ def write(
         staging=staging,
         fresh=fresh,
         format=format,
+        aloud=progress,
     )
     (run_aloud if progress else run)(conversion)
     return open_dataset(conversion.out)

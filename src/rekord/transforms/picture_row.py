@@ -1,0 +1,303 @@
+"""The picture of a row through some steps, with the masks and boxes that lie on it and what is told of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from rekord import _core
+from rekord.codec.looking import FORMATS, MadeMask, Picture
+from rekord.codec.masks import Ids, same_size
+from rekord.codec.nested import Array
+from rekord.codec.pictures import stored_image, stored_mask
+from rekord.codec.pixels import mask_ids
+from rekord.codec.png import grey_png
+from rekord.codec.unfit import Unfit, described
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Image, Mask
+from rekord.transforms.base import Row
+from rekord.transforms.canvas import Pixels, loaded
+from rekord.transforms.moves import Frame, Move, Size, moved_ids
+
+Form: TypeAlias = Literal["encoded", "pixels", "floats"]
+
+JPEG_QUALITY = 95
+"""Of a JPEG that is encoded again, where nothing else is said: what tf.io.encode_jpeg and OpenCV take too."""
+
+_ANY = Image()
+_OUTLINE = Mask(classes=256)
+_COLOURS = {1: "Grayscale", 3: "RGB", 4: "RGBA"}
+_FAR = 1.0
+"""So far outside its picture, in pictures, a box may lie; one beyond that is not given in fractions."""
+
+
+class Step(Protocol):
+    """What is done to the pixels of a picture."""
+
+    def move(self, size: Size) -> Move | None:
+        """Where pixels go in a picture of this size; None where they stay. Raises Unfit."""
+
+    def paint(self, pixels: Pixels, move: Move | None) -> None:
+        """Do it."""
+
+    def changes(self, move: Move | None) -> bool:
+        """Whether it does anything to this picture."""
+
+    @property
+    def filter(self) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What becomes of the pixels in the end."""
+
+    form: Form = "encoded"
+    format: str | None = None  # that was asked for; None: its own
+    quality: int | None = None  # that was asked for or declared
+    channels: int | None = None  # where it is certain
+    table: Array | None = field(default=None, compare=False)  # the float of each value of each channel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """The columns that belong to an image."""
+
+    image: str
+    masks: Mapping[str, Mask] = field(default_factory=dict)
+    boxes: tuple[str, ...] = ()
+    per_box: tuple[str, ...] = ()  # with one value for each box
+    areas: tuple[str, ...] = ()  # of these, areas in pixels
+    outlines: tuple[str, ...] = ()  # of these, masks as large as the image
+    told: Mapping[str, str] = field(default_factory=dict)  # height, width, format, …: the column that says it
+    mask_formats: tuple[str, ...] = ()
+
+    def names(self) -> frozenset[str]:
+        """All of them."""
+        told = (*self.told.values(), *self.mask_formats)
+        return frozenset([self.image, *self.masks, *self.boxes, *self.per_box, *told])
+
+
+@dataclass(frozen=True)
+class Work:
+    """All steps of one image column."""
+
+    layers: Layers
+    feature: Image
+    steps: tuple[Step, ...]
+    output: Output
+
+    def __call__(self, row: Row) -> Row:
+        name = self.layers.image
+        value = row.get(name)
+        if value is None and self.feature.has_default:
+            value = self.feature.default
+        if value is None:
+            return row
+        try:
+            # An array or a file is taken too, as the encoder takes them; no format is asked of it yet.
+            data = value if isinstance(value, bytes) else stored_image(value, _ANY)
+            size, frame, moves = self._draw(row, data)
+        except Unfit as unfit:
+            raise unfit.told(name) from unfit.__cause__
+        self._masks(row, size, moves)
+        if frame.is_moved:
+            self._boxes(row, frame)
+            self._outlines(row, size, moves)
+        return row
+
+    def _draw(self, row: Row, data: bytes) -> tuple[Size, Frame, list[Move]]:
+        """The image itself; the size that it had, and what has become of its pixels."""
+        facts = _core.look(data, False)
+        size = before = (facts.height, facts.width)
+        frame = Frame(size)
+        planned: list[tuple[Step, Move | None]] = []
+        for step in self.steps if 0 not in size else ():
+            move = step.move(size)
+            if step.changes(move):
+                planned.append((step, move))
+            if move is not None:
+                frame.move(move)
+                size = move.size
+        format = FORMATS.get(facts.format, "png")
+        made = self._format(format)
+        # Pixels that stay as they are keep the bytes that they were in.
+        kept = not planned and made == format and (self.output.format in (None, "png"))
+        if self.output.form == "encoded" and kept and facts.fault == _core.PictureFault.NONE:
+            row[self.layers.image] = data
+            return before, frame, []
+        first = planned[0] if planned else None
+        pixels = loaded(data, first[1] if first else None, first[0].filter if first else "nearest")
+        for step, move in planned:
+            step.paint(pixels, move)
+        self._store(row, pixels, size, data, format, made)
+        return before, frame, [move for _, move in planned if move is not None]
+
+    def _format(self, own: str) -> str:
+        made = self.output.format or own
+        return "png" if made == "gif" else made  # what was painted has more colours than a GIF
+
+    def _store(self, row: Row, pixels: Pixels, size: Size, data: bytes, format: str, made: str) -> None:
+        name, told = self.layers.image, self.layers.told
+        channels = self.output.channels
+        if self.output.form == "encoded":
+            row[name] = pixels.encoded(made, self._quality(made, data))
+        else:
+            assert channels is not None
+            array = pixels.array(channels)
+            row[name] = array if self.output.table is None else _looked_up(self.output.table, array)
+        said: dict[str, Any] = {"height": size[0], "width": size[1]}
+        if made != format:
+            said["format"] = made.upper() if str(row.get(told.get("format", ""))).isupper() else made
+        if self.output.form == "encoded":
+            said["digest"] = hashlib.sha256(row[name]).hexdigest()
+        if channels is not None:
+            said |= {"channels": channels, "colorspace": _COLOURS.get(channels)}
+        for what, value in said.items():
+            if what in told and value is not None and row.get(told[what]) is not None:
+                row[told[what]] = value
+
+    def _quality(self, format: str, data: bytes) -> int | None:
+        if self.output.quality is not None or self.output.format is not None:
+            return self.output.quality
+        if format == "webp":
+            return None if _is_lossless_webp(data) else JPEG_QUALITY
+        return JPEG_QUALITY if format == "jpeg" else None
+
+    # What lies on it.
+
+    def _masks(self, row: Row, size: Size, moves: list[Move]) -> None:
+        encoded = self.output.form == "encoded"
+        for name, mask in self.layers.masks.items():
+            data = row.get(name)
+            if data is None and mask.has_default:
+                data = row[name] = mask.default
+            if data is None or (encoded and not moves):
+                continue
+            ids = _ids(data, mask, size, name)
+            for move in moves:
+                ids = moved_ids(ids, move, mask.ignore or 0)
+            row[name] = MadeMask(grey_png(ids)) if encoded else ids
+
+    def _boxes(self, row: Row, frame: Frame) -> None:
+        kept: Array | None = None
+        count = None
+        for name in self.layers.boxes:
+            if row.get(name) is None:
+                continue
+            given = _as_boxes(row[name], name)
+            boxes, here = frame.boxes(given)
+            kept = here if kept is None else kept & here
+            count = len(given)
+            row[name] = boxes
+        if kept is None:
+            return
+        for name in self.layers.per_box:
+            if row.get(name) is not None:
+                if len(row[name]) != count:
+                    raise _wrong_count(name, int(count or 0), len(row[name]))
+                if name in self.layers.areas:
+                    row[name] = np.asarray(row[name], np.float32) * np.float32(frame.area_scale)
+        if not kept.all():
+            for name in (*self.layers.boxes, *self.layers.per_box):
+                if row.get(name) is not None:
+                    row[name] = _chosen(row[name], kept)
+
+    def _outlines(self, row: Row, size: Size, moves: list[Move]) -> None:
+        for name in self.layers.outlines:
+            if row.get(name) is None:
+                continue
+            made = []
+            for data in row[name]:
+                ids = _ids(bytes(data), _OUTLINE, size, name)
+                for move in moves:
+                    ids = moved_ids(ids, move, 0)
+                made.append(grey_png(ids))
+            row[name] = made
+
+
+def _ids(value: Any, mask: Mask, size: Size, name: str) -> Array:
+    try:
+        data = value if isinstance(value, bytes) else stored_mask(value, mask)
+        facts = _core.look(data, False)
+        # Before it is inflated: a record may have thousands, each of a few bytes that claim millions of pixels.
+        if facts.fault == _core.PictureFault.NONE:
+            image = Picture(b"", "", size[1], size[0], 0, 8)
+            same_size(image, Picture(b"", "png", facts.width, facts.height, 1, 8), name=name)
+        return mask_ids(data, Ids(mask.classes, mask.ignore), None)
+    except Unfit as unfit:
+        raise unfit.told(name) from unfit.__cause__
+
+
+def _looked_up(table: Array, pixels: Array) -> Array:
+    """The float of each pixel. There are 256 of a channel, so they are not reckoned for each pixel anew."""
+    out: Array = np.empty(pixels.shape, np.float32)
+    if (table == table[0]).all():
+        np.take(table[0], pixels, out=out)
+        return out
+    for channel, floats in enumerate(table):
+        out[..., channel] = floats[pixels[..., channel]]
+    return out
+
+
+def _chosen(values: Any, kept: Array) -> Any:
+    if isinstance(values, np.ndarray):
+        return values[kept]
+    return [value for value, keep in zip(values, kept.tolist(), strict=True) if keep]
+
+
+def _as_boxes(value: Any, name: str) -> Array:
+    """Boxes as fractions of their image."""
+    try:
+        boxes = np.asarray(value, np.float32)
+        boxes = boxes.reshape(-1, 4) if boxes.size == 0 else boxes
+    except (TypeError, ValueError, OverflowError):
+        boxes = np.zeros(1, np.float32)
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        raise error(
+            "E306",
+            f"`{name}` is no list of boxes",
+            location=Location(feature=name),
+            expected="shape (n, 4): xmin, ymin, xmax, ymax",
+            found=described(value),
+            do="give four numbers for each box",
+        )
+    sound = np.isfinite(boxes) & (boxes >= -_FAR) & (boxes <= 1 + _FAR)
+    if not sound.all():
+        raise error(
+            "E383",
+            f"`{name}` has a box that is not given in fractions of its image",
+            location=Location(feature=name),
+            expected="xmin, ymin, xmax, ymax from 0 to 1",
+            found=f"{boxes[~sound][0]:.6g} in box {int(np.argmin(sound.all(axis=1))):,}",
+            likely="they are in pixels" if np.isfinite(boxes).all() and boxes.max() > 1 + _FAR else None,
+            do="divide them by the width and the height of the image before they are stored",
+        )
+    return boxes
+
+
+def _wrong_count(name: str, expected: int, found: int) -> RekordError:
+    return error(
+        "E307",
+        f"`{name}` has another length than the boxes that it goes with",
+        location=Location(feature=name),
+        expected=f"{expected:,}, one for each box",
+        found=f"{found:,}",
+        do=f"give `{name}` one value a box, or per_box=[…] without it",
+    )
+
+
+def _is_lossless_webp(data: bytes) -> bool:
+    """Whether the first picture in a WebP is lossless: walked chunk by chunk, since any bytes may be in others."""
+    at = 12
+    while at + 8 <= len(data):
+        name, length = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
+        if name in (b"VP8L", b"VP8 "):
+            return name == b"VP8L"
+        # The chunks of a frame begin behind its 16 bytes.
+        at += 8 + (16 if name == b"ANMF" else length + (length & 1))
+    return False

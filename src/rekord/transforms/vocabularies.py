@@ -1,0 +1,264 @@
+"""Lists of words, each with a number: given, read from a file, kept beside a dataset, and looked up."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Bytes, Int64, Label, Schema, Text
+from rekord.schema.refuse import shown
+from rekord.storage.anywhere import ANYWHERE
+from rekord.transforms.base import Bound, Row
+from rekord.transforms.hashed import bucket_of
+from rekord.transforms.one_column import Numbers, OneColumn, Texts, is_texts, unusable, whole
+
+MOST_FILE_BYTES = 256 << 20
+MOST_LINE_BYTES = 4096
+MOST_LINES = 1 << 22
+"""Of a vocabulary. More words need more memory than is theirs."""
+
+_MOST_NAMES = 1000
+"""Longer lists do not stand in the schema as the names of classes."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """Different words in their order: the first has the number 0."""
+
+    words: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.words)}
+
+    def to_bytes(self) -> bytes:
+        """As a file holds them, one a line."""
+        return "".join([f"{word}\n" for word in self.words]).encode()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Words, (self.words,)  # without the numbers, which are made again
+
+
+def checked_words(words: Iterable[object], *, path: str | None = None) -> Words:
+    """Words that can stand one a line, each once; `path` is the file that they come from."""
+    seen: dict[str, int] = {}
+    for line, word in enumerate(words, 1):
+        if isinstance(word, int) and not isinstance(word, bool):
+            word = str(word)
+        if not isinstance(word, str):
+            raise bad_vocabulary("a text", f"{shown(word)}, the word {line:,}", path, line)
+        if not word or "\n" in word or "\r" in word or "\0" in word:
+            found = "an empty one" if not word else f"{shown(word)}"
+            raise bad_vocabulary("words without line breaks", found, path, line)
+        try:
+            size_bytes = len(word.encode())
+        except UnicodeEncodeError:
+            raise bad_vocabulary("words that UTF-8 can hold", ascii(word)[:60], path, line) from None
+        if size_bytes > MOST_LINE_BYTES:
+            raise bad_vocabulary(f"words of at most {MOST_LINE_BYTES:,} bytes", f"{size_bytes:,}", path, line)
+        if word in seen:
+            found = f"{shown(word)} in the places {seen[word]:,} and {line:,}"
+            raise bad_vocabulary("each word once", found, path, line)
+        seen[word] = line
+    if not seen:
+        raise bad_vocabulary("at least one word", "none", path, None)
+    return Words(tuple(seen))
+
+
+def read_words(path: str | os.PathLike[str]) -> Words:
+    """The words of a file: UTF-8, one a line."""
+    place = os.fspath(path)
+    return words_of(read_bounded(place, "U690"), place)
+
+
+def words_of(data: bytes, path: str) -> Words:
+    """The words that the bytes of a file are."""
+    if (many := data.count(b"\n")) > MOST_LINES:
+        raise bad_vocabulary(f"at most {MOST_LINES:,} words", f"{many:,} lines", path, None)
+    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if lines and not lines[-1]:
+        lines.pop()
+
+    def texts() -> Iterable[str]:
+        for number, line in enumerate(lines, 1):
+            if len(line) > MOST_LINE_BYTES:
+                raise bad_vocabulary(
+                    f"lines of at most {MOST_LINE_BYTES:,} bytes", f"{len(line):,} bytes", path, number
+                )
+            try:
+                yield line.removesuffix(b"\r").decode()
+            except UnicodeDecodeError:
+                raise bad_vocabulary("UTF-8, one word a line", "other bytes", path, number) from None
+
+    return checked_words(texts(), path=path)
+
+
+def read_bounded(path: str, code: str) -> bytes:
+    """The bytes of a file of at most `MOST_FILE_BYTES`."""
+    data = bytearray()
+    buffer = bytearray(1 << 20)
+    with ANYWHERE.open_read(path) as file:
+        while (count := file.readinto(buffer)) and len(data) <= MOST_FILE_BYTES:
+            data += buffer[:count]
+    if len(data) > MOST_FILE_BYTES:
+        raise error(
+            code,
+            location=Location(path=path),
+            expected=f"a file of at most {MOST_FILE_BYTES >> 20} MiB",
+            found="a larger one",
+            do="name another file",
+        )
+    return bytes(data)
+
+
+def bad_vocabulary(expected: str, found: str, path: str | None, line: int | None) -> RekordError:
+    return error(
+        "U690",
+        location=Location(path=path, line=line if path else None),
+        expected=expected,
+        found=found[:60],
+        do="mend the file, or name another" if path else 'words=["cat", "dog"]',
+    )
+
+
+# Beside a dataset.
+
+
+def companion_name(kind: str, column: str, ending: str) -> str:
+    """The name of a file that belongs to a column: `vocabulary-text.txt`."""
+    plain = re.sub(r"[^\w.-]", "_", column, flags=re.ASCII)[:60]
+    if plain != column:
+        plain += "-" + hashlib.sha256(column.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    return f"{kind}-{plain}.{ending}"
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def companion(options: Mapping[str, Any], folder: str, name: str, sha256: str, code: str = "U690") -> bytes:
+    """The file beside a dataset that options name under `name`, if it is the one whose digest they hold."""
+    file, known = options.get(name), options.get(sha256)
+    if not isinstance(file, str) or not file or os.path.basename(file) != file or file.startswith("."):
+        raise error(
+            code,
+            expected=f"the name of a file beside the dataset as `{name}`",
+            found=shown(file),
+            do="write the dataset again",
+        )
+    path = f"{folder.rstrip('/')}/{file}"
+    data = read_bounded(path, code)
+    if digest(data) != known:
+        raise error(
+            code,
+            f"{file} is not the file that the dataset was written with",
+            location=Location(path=path),
+            expected=f"SHA-256 {str(known)[:16]}…",
+            found=f"SHA-256 {digest(data)[:16]}…",
+            do="bring the file back, or write the dataset again",
+        )
+    return data
+
+
+# Looking up.
+
+
+def vocabulary(
+    column: str,
+    words: Sequence[str | int] | None = None,
+    *,
+    file: str | os.PathLike[str] | None = None,
+    oov_buckets: int = 1,
+    into: str | None = None,
+    keep: bool = False,
+) -> Lookup:
+    """Texts or whole numbers as their places in a vocabulary, a Label; a list of them as a list of places.
+
+    The words that the vocabulary lacks come first: with `oov_buckets=1` they are 0 and the first word is 1, with more
+    their hash decides, with 0 they are refused and the first word is 0. As `keras.layers.StringLookup` does.
+    """
+    if (words is None) == (file is None):
+        raise unusable("words", words, "either words= or file=", 'words=["cat", "dog"]')
+    if words is not None and (isinstance(words, (str, bytes)) or not isinstance(words, Sequence)):
+        raise unusable("words", words, "a list of words", 'words=["cat", "dog"]')
+    buckets = whole("oov_buckets", oov_buckets, least=0, most=1 << 24)
+    known = checked_words(words) if words is not None else read_words(file)  # type: ignore[arg-type]
+    return Lookup(column=column, words=known, oov_buckets=buckets, into=into, keep=keep)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup(OneColumn):
+    """The transform that `vocabulary` makes."""
+
+    words: Words
+    oov_buckets: int
+
+    name = "vocabulary"
+
+    def options(self) -> Mapping[str, Any]:
+        ((file, data),) = self.companions().items()
+        return {**self.placed(), "oov_buckets": self.oov_buckets, "file": file, "sha256": digest(data)}
+
+    def companions(self) -> dict[str, bytes]:
+        """The files that belong beside a dataset."""
+        return {companion_name("vocabulary", self.target, "txt"): self.words.to_bytes()}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str) -> Lookup:
+        rest = {name: value for name, value in options.items() if name not in ("file", "sha256")}
+        known = words_of(companion(options, folder, "file", "sha256"), f"{folder}/{options['file']}")
+        return vocabulary(words=known.words, **rest)
+
+    def bind(self, before: Schema) -> Bound:
+        feature = self.source_of(before, (Text, Bytes, Int64), "texts, or whole numbers")
+        if len(feature.shape) > 1:
+            raise self.misfit("texts, or lists of them of one dimension", feature)
+        classes: Any = len(self.words) + self.oov_buckets
+        if classes <= _MOST_NAMES and self.oov_buckets == 0:
+            classes = list(self.words.words)
+        elif classes <= _MOST_NAMES and self.oov_buckets == 1 and "[UNK]" not in self.words.ids:
+            classes = ["[UNK]", *self.words.words]
+        made = Label(classes, shape=feature.shape, **self.shared(feature))
+        reader = (Texts if is_texts(feature) else Numbers)(self.column, feature)
+        return self.bound(before, made, _Places(reader, self.words, self.oov_buckets))
+
+
+@dataclass(frozen=True)
+class _Places:
+    reader: Texts | Numbers
+    words: Words
+    oov_buckets: int
+
+    def __call__(self, row: Row) -> int | list[int] | None:
+        values = self.reader.flat(row)
+        if values is None:
+            return None
+        places = [self._place(str(value)) for value in values]
+        return places if self.reader.feature.shape else places[0]
+
+    def _place(self, word: str) -> int:
+        known = self.words.ids.get(word)
+        if known is not None:
+            return known + self.oov_buckets
+        if self.oov_buckets == 1:
+            return 0
+        if self.oov_buckets:
+            return bucket_of(word.encode(), self.oov_buckets, 0)
+        raise error(
+            "E385",
+            f"`{self.reader.column}` is not in the vocabulary",
+            location=Location(feature=self.reader.column),
+            expected=f"one of {len(self.words):,} words",
+            found=shown(word),
+            do="add the word to the vocabulary, or allow for others: oov_buckets=1",
+        )
