@@ -52,6 +52,7 @@ if _TYPE_CHECKING:
     from rekord.health.salvage import salvage
     from rekord.health.stats.run import stats
     from rekord.verbs.append import append
+    from rekord.verbs.balance import balance
     from rekord.verbs.delete import delete
     from rekord.verbs.export import export
     from rekord.verbs.folds import folds
@@ -97,6 +98,7 @@ __all__ = [
     "WireError",
     "Writer",
     "append",
+    "balance",
     "check",
     "compat",
     "concat",
@@ -125,6 +127,7 @@ __all__ = [
 
 _VERBS = {
     "append": "rekord.verbs.append",
+    "balance": "rekord.verbs.balance",
     "check": "rekord.health.check",
     "concat": "rekord.dataset.concat",
     "delete": "rekord.verbs.delete",

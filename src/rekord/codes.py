@@ -334,6 +334,15 @@ CODES: dict[str, str] = {
     "U697": "the name of a column is one that a condition needs itself",
     "U698": "columns cannot be changed as was asked",
     "U699": "a dataset has no folds",
+    # U700 to U709: classes that are balanced by writing
+    "U700": "which splits are to be balanced is not said",
+    "U701": "records with several classes cannot be balanced by copies",
+    "U702": "a sampling strategy does not fit the classes",
+    "U703": "records are no feature vectors",
+    "U704": "a class has too few records for SMOTE",
+    "U705": "feature vectors need more memory than SMOTE may have",
+    "U706": "an augmentation cannot be done",
+    "U707": "a feature vector has a value that is no number",
     # U710 to U719: datasets that are edited
     "U710": "a dataset without a manifest cannot be edited",
     "U711": "files of others lie in a dataset that is to be replaced",

@@ -11,7 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from rekord.cli import out
+from rekord.cli.append import append
+from rekord.cli.balance import balance
 from rekord.cli.check import check
+from rekord.cli.delete import delete
 from rekord.cli.demo import demo
 from rekord.cli.diff import diff
 from rekord.cli.doctor import doctor
@@ -22,6 +25,7 @@ from rekord.cli.index import index
 from rekord.cli.infer import infer
 from rekord.cli.query import query
 from rekord.cli.reader import reader
+from rekord.cli.relabel import relabel
 from rekord.cli.render import clean, cut, failure_lines
 from rekord.cli.rewrite import rewrite
 from rekord.cli.salvage import salvage
@@ -74,6 +78,10 @@ for verb in (
     query,
     rewrite,
     split,
+    balance,
+    append,
+    delete,
+    relabel,
     index,
     export,
     reader,

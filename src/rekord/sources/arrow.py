@@ -14,6 +14,7 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.refuse import shown
 from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, SourceFile
+from rekord.sources.exported import exported_schema, one_schema, restored
 from rekord.sources.files import Listing, check_unchanged, checked_path, damaged, disk_failure, empty, listed
 from rekord.sources.same_columns import check_same
 from rekord.sources.tables import (
@@ -76,7 +77,7 @@ class ArrowSource:
         size_bytes = 0
         for piece in seen.pieces:
             if pieces and size_bytes + piece.size_bytes > part_bytes:
-                parts.append(Part((seen.listing.root, tuple(pieces)), size_bytes))
+                parts.append(Part((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
                 pieces, size_bytes = [], 0
             if pieces and pieces[-1].file == piece.file:
                 last = pieces.pop()
@@ -85,15 +86,15 @@ class ArrowSource:
             pieces.append(piece)
             size_bytes += piece.size_bytes
         if pieces:
-            parts.append(Part((seen.listing.root, tuple(pieces)), size_bytes))
+            parts.append(Part((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
         return parts
 
     def read(self, part: Part) -> Iterator[Chunk]:
-        root, pieces = part.content
+        root, pieces, exported = part.content
         for piece in pieces:
             path = Listing(root, ()).full(piece.file)
             with _opened(path, piece.file) as (schema, batches, _):
-                columns = table_columns(schema, self.columns, path)
+                columns = exported or table_columns(schema, self.columns, path)
                 first = piece.first
                 for batch in batches(piece.begin, piece.end):
                     yield from _sliced(batch, columns, piece.file.path, first)
@@ -179,11 +180,14 @@ def polars(frame: Any) -> ArrowTableSource:
     return ArrowTableSource(frame.to_arrow(), None, "polars")
 
 
-def _sliced(batch: Any, columns: tuple[TableColumn, ...], path: str, first: int) -> Iterator[Columns]:
+def _sliced(
+    batch: Any, columns: tuple[TableColumn, ...] | Schema, path: str, first: int
+) -> Iterator[Columns]:
     rows = rows_at_once(batch.num_rows, batch.nbytes)
     for begin in range(0, batch.num_rows, rows):
         piece = batch.slice(begin, rows)
-        yield Columns(path, first + begin, to_batch(piece, columns), piece.num_rows)
+        values = restored(piece, columns) if isinstance(columns, Schema) else to_batch(piece, columns)
+        yield Columns(path, first + begin, values, piece.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,7 @@ class _Survey:
     schema: Schema
     pieces: tuple[_Batches, ...]
     rows: int
+    exported: Schema | None = None  # what the files say themselves, where `export` wrote them
 
 
 @lru_cache(maxsize=4)
@@ -201,10 +206,11 @@ def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
     pieces: list[_Batches] = []
     holes: set[str] = set()
     rows = 0
+    exported = one_schema(_exported(listing, keep))
     for file in listing.files:
         path = listing.full(file)
         with _opened(path, file) as (schema, batches, can_seek):
-            columns = table_columns(schema, keep, path)
+            columns = () if exported is not None else table_columns(schema, keep, path)
             first = first or columns
             check_same(listing, file, first, columns)
             row = 0
@@ -221,11 +227,19 @@ def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
                     pieces.append(_Batches(file, place, place + 1, row, batch.nbytes))
                 row += batch.num_rows
             rows += row
-    assert first is not None
     if not rows:
         path = listing.full(listing.files[0])
         raise empty(path, "a table without rows", expected="at least one row")
-    return _Survey(listing, schema_of(typed or first, holes), tuple(pieces), rows)
+    return _Survey(listing, exported or schema_of(typed or first or (), holes), tuple(pieces), rows, exported)
+
+
+def _exported(listing: Listing, keep: tuple[str, ...] | None) -> Iterator[Schema | None]:
+    for file in listing.files:
+        with _opened(listing.full(file), file) as (schema, _, _):
+            found = exported_schema(schema, keep)
+        yield found
+        if found is None:
+            return
 
 
 @contextmanager

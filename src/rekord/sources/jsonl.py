@@ -28,6 +28,7 @@ from rekord.sources.files import (
     listed,
     opened,
 )
+from rekord.sources.json_bytes import MARK, with_bytes
 from rekord.sources.lines import (
     Cut,
     FileIndex,
@@ -139,7 +140,8 @@ def jsonl(path: str | os.PathLike[str]) -> JsonSource | ZippedJsonSource:
     """Rows of JSON files, one object a line: a file, a folder or a pattern.
 
     Objects in objects join their names with `/`. A file that is one array of objects is read as well, up to
-    256 MiB. Lines without anything are passed over.
+    256 MiB. Lines without anything are passed over. An object {"base64": "…"} and nothing else is bytes, as
+    `rk.export` writes them.
     """
     place = checked_path(path, "jsonl")
     return ZippedJsonSource(place) if is_gzip_name(place, EXTENSIONS) else JsonSource(place)
@@ -274,7 +276,23 @@ def _parsed(raw: bytes, where: Location) -> Mapping[str, Any] | RekordError:
         twice = _name_twice(raw)
         if twice is not None:
             return _two_values(twice, where)
+    if MARK in raw:
+        try:
+            value = with_bytes(value)
+        except ValueError as failure:
+            return _no_base64(str(failure), where)
     return _as_row(value, where)
+
+
+def _no_base64(text: str, where: Location) -> RekordError:
+    return error(
+        "E355",
+        'a value {"base64": …} is not base64',
+        location=where,
+        expected="bytes in base64, with their padding",
+        found=shown(text),
+        do="encode the bytes again, or give the member another name than base64",
+    )
 
 
 class _NameTwice(Exception):

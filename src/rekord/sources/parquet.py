@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from rekord.schema import Schema
 from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, SourceFile
+from rekord.sources.exported import exported_schema, one_schema, restored
 from rekord.sources.files import Listing, check_unchanged, checked_path, damaged, disk_failure, empty, listed
 from rekord.sources.same_columns import check_same
 from rekord.sources.tables import (
@@ -75,22 +76,22 @@ class ParquetSource:
         for file, groups in zip(seen.listing.files, seen.groups, strict=True):
             for group in groups:
                 if pieces and size_bytes + group.size_bytes > part_bytes:
-                    parts.append(Part((seen.listing.root, tuple(pieces)), size_bytes))
+                    parts.append(Part((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
                     pieces, size_bytes = [], 0
                 pieces.append((file, group))
                 size_bytes += group.size_bytes
         if pieces:
-            parts.append(Part((seen.listing.root, tuple(pieces)), size_bytes))
+            parts.append(Part((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
         return parts
 
     def read(self, part: Part) -> Iterator[Chunk]:
-        root, pieces = part.content
+        root, pieces, exported = part.content
         at = 0
         while at < len(pieces):
             file = pieces[at][0]
             path = Listing(root, ()).full(file)
             with _opened(path, file) as parquet:
-                columns = table_columns(parquet.schema_arrow, self.columns, path)
+                columns = exported or table_columns(parquet.schema_arrow, self.columns, path)
                 while at < len(pieces) and pieces[at][0] == file:
                     yield from _group_rows(parquet, pieces[at][1], columns, file.path)
                     at += 1
@@ -104,7 +105,8 @@ def parquet(path: str | os.PathLike[str], *, columns: Sequence[str] | None = Non
 
     Integers are Int64 of their dtype, floats and doubles Float32 (doubles Tensor where float32 would not tell them
     apart), strings Text, binaries Bytes, lists variable or fixed shapes. The fields of a struct join their names
-    with `/`; a struct of `bytes` and `path` is an Image. A column is optional where it has nulls.
+    with `/`; a struct of `bytes` and `path` is an Image. A column is optional where it has nulls. Files that
+    `rk.export` wrote carry the schema of their records, which is taken as it is.
     """
     return ParquetSource(checked_path(path, "parquet"), checked_keep(columns))
 
@@ -114,6 +116,7 @@ class _Survey:
     listing: Listing
     schema: Schema
     groups: tuple[tuple[Group, ...], ...]  # of each file
+    exported: Schema | None = None  # what the files say themselves, where `export` wrote them
 
 
 @lru_cache(maxsize=4)
@@ -122,9 +125,13 @@ def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
     typed: tuple[TableColumn, ...] | None = None
     groups = []
     holes: set[str] = set()
+    exported = one_schema(_exported(listing, keep))
     for file in listing.files:
         path = listing.full(file)
         with _opened(path, file) as parquet:
+            if exported is not None:
+                groups.append(tuple(_groups(parquet.metadata, file)))
+                continue
             columns = table_columns(parquet.schema_arrow, keep, path)
             first = first or columns
             check_same(listing, file, first, columns)
@@ -133,11 +140,21 @@ def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
             groups.append(tuple(_groups(parquet.metadata, file)))
             unsure = [column for column in columns if column.name not in holes]
             holes.update(_holes(parquet, unsure))
-    assert first is not None
     if not any(group.rows for file_groups in groups for group in file_groups):
         path = listing.full(listing.files[0])
         raise empty(path, "a table without rows", expected="at least one row")
-    return _Survey(listing, schema_of(typed or first, holes), tuple(groups))
+    schema = exported or schema_of(typed or first or (), holes)
+    return _Survey(listing, schema, tuple(groups), exported)
+
+
+def _exported(listing: Listing, keep: tuple[str, ...] | None) -> Iterator[Schema | None]:
+    for file in listing.files:
+        path = listing.full(file)
+        with _opened(path, file) as parquet:
+            schema = exported_schema(parquet.schema_arrow, keep)
+        yield schema
+        if schema is None:
+            return
 
 
 def _typed(parquet: Any, columns: tuple[TableColumn, ...]) -> tuple[TableColumn, ...]:
@@ -220,15 +237,18 @@ def _null_count(group: Any, leaf: int) -> int | None:
     return statistics.null_count if statistics is not None and statistics.has_null_count else None
 
 
-def _group_rows(parquet: Any, group: Group, columns: tuple[TableColumn, ...], path: str) -> Iterator[Columns]:
-    names = list(dict.fromkeys(column.path[0] for column in columns))
+def _group_rows(
+    parquet: Any, group: Group, columns: tuple[TableColumn, ...] | Schema, path: str
+) -> Iterator[Columns]:
+    names = list(columns) if isinstance(columns, Schema) else [column.path[0] for column in columns]
     batches = parquet.iter_batches(
         batch_size=rows_at_once(group.rows, group.size_bytes),
         row_groups=[group.place],
-        columns=names,
+        columns=list(dict.fromkeys(names)),
         use_threads=False,
     )
     first = group.first
     for batch in batches:
-        yield Columns(path, first, to_batch(batch, columns), batch.num_rows)
+        values = restored(batch, columns) if isinstance(columns, Schema) else to_batch(batch, columns)
+        yield Columns(path, first, values, batch.num_rows)
         first += batch.num_rows

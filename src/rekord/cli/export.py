@@ -1,0 +1,188 @@
+"""`rekord export`: records as Parquet, CSV, JSON lines, tars, pictures and more."""
+
+from __future__ import annotations
+
+import sys
+import time
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rekord.cli import out
+from rekord.cli.render import byte_size, clean, count, duration, failure_lines
+from rekord.errors import DataError, FormatError, RekordError
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
+
+_ABOUT_RECORDS = ("X560", "X561", "X562")
+
+
+class LabelForm(str, Enum):
+    """How classes are written."""
+
+    IDS = "ids"
+    NAMES = "names"
+
+
+class ExportFormat(str, Enum):
+    """What is written."""
+
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    ARROW_STREAM = "arrow-stream"
+    CSV = "csv"
+    TSV = "tsv"
+    JSONL = "jsonl"
+    WEBDATASET = "webdataset"
+    IMAGES = "images"
+    COCO = "coco"
+    VOC = "voc"
+    TFDS = "tfds"
+
+
+def export(
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH", help="A dataset: a record file, a folder or a pattern.", show_default=False
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT",
+            help="A file (.parquet, .arrow, .csv, .tsv, .jsonl, .tar; .csv.gz and .jsonl.gz too) or a folder.",
+            show_default=False,
+        ),
+    ],
+    format: Annotated[
+        ExportFormat | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="For a folder: images, coco, voc, tfds, or a file a split: parquet, arrow, csv, jsonl, webdataset.",
+        ),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", metavar="NAME", help="Only this split, or a,b for some.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B", help="Only these columns, in this order.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", help="Of each split only the first N records.")
+    ] = None,
+    labels: Annotated[
+        LabelForm | None,
+        typer.Option(
+            "--labels", metavar="ids|names", help="How text formats say classes: by id, unless said."
+        ),
+    ] = None,
+    shard_size: Annotated[
+        str | None,
+        typer.Option("--shard-size", metavar="SIZE", help="Cut tars to this size: OUT-000000.tar, …"),
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="FILE", help="A schema's JSON: what the records hold.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT, if it is a file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Write records in a format of other tools. OUT appears when it is complete, or not at all.
+
+    Exit code 1 where a record is damaged, or holds what the format cannot.
+    """
+    from rekord.verbs.export import export as write_export
+
+    began = time.monotonic()
+    try:
+        with _Progress() as progress:
+            report = write_export(
+                path,
+                target,
+                format=None if format is None else format.value,
+                split=None if split is None else _listed(split),
+                columns=None if columns is None else _listed(columns),
+                limit=limit,
+                labels=(labels or LabelForm.IDS).value,
+                shard_size=shard_size,
+                schema=schema,
+                overwrite=overwrite,
+                on_records=progress.add,
+            )
+    except RekordError as failure:
+        if not _is_about_records(failure):
+            raise
+        for line in failure_lines(failure):
+            out.tell(*line)
+        out.tell("nothing was written")
+        if as_json:
+            out.say_json({"error": failure.to_dict()})
+        return 1
+    seconds = time.monotonic() - began
+    if as_json:
+        out.say_json({**report.to_dict(), "seconds": round(seconds, 3)})
+        return 0
+    parts = ", ".join(f"{clean(name)} {records:,}" for name, records in report.splits.items())
+    splits = f" ({parts})" if len(report.splits) > 1 else ""
+    out.say(
+        f"{clean(report.out)}: {count(report.records, 'record')}{splits} in {count(report.files, 'file')},"
+        f" {byte_size(report.n_bytes)}, in {duration(seconds)}"
+    )
+    if report.left_out:
+        shown = ", ".join(clean(name) for name in report.left_out[:8])
+        more = f" and {len(report.left_out) - 8} more" if len(report.left_out) > 8 else ""
+        out.tell(f"without {shown}{more}: {report.format} has no place for them")
+    return 0
+
+
+def _listed(names: str) -> list[str]:
+    return [name for name in names.split(",") if name]
+
+
+def _is_about_records(failure: RekordError) -> bool:
+    """Whether the data is what went wrong, and not the command or the disk."""
+    if isinstance(failure, DataError) or failure.code in _ABOUT_RECORDS:
+        return True
+    return isinstance(failure, FormatError) and failure.location.record is not None
+
+
+class _Progress:
+    """A line on stderr that says how far the export is, where a person watches."""
+
+    def __init__(self) -> None:
+        self._records = 0
+        self._began = time.monotonic()
+        self._live: Live | None = None
+        if out.is_terminal(sys.stderr):
+            from rich.live import Live
+
+            self._live = Live(
+                console=out.console(sys.stderr),
+                get_renderable=self._line,
+                refresh_per_second=8,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+
+    def __enter__(self) -> _Progress:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def add(self, records: int) -> None:
+        self._records += records
+
+    def _line(self) -> Text:
+        from rich.text import Text
+
+        told = f"{count(self._records, 'record')} · {duration(time.monotonic() - self._began)}"
+        return Text(told, style="dim", no_wrap=True, overflow="ellipsis")

@@ -1,0 +1,313 @@
+"""`rk.export`: records of a dataset as files that other tools read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from rekord.dataset.asking import checked_columns
+from rekord.dataset.dataset import Dataset
+from rekord.dataset.dataset import open as open_dataset
+from rekord.dataset.split import Split
+from rekord.errors import error
+from rekord.schema import Schema
+from rekord.schema.refuse import near_miss, shown
+from rekord.storage.files import LOCAL, Storage
+from rekord.verbs.exports.formats import (
+    Format,
+    FormatName,
+    check_records,
+    chosen_format,
+    ending_of,
+    file_writer,
+    write_folder,
+)
+from rekord.verbs.exports.names import safe_part
+from rekord.verbs.exports.place import Staging, check_place, staged
+from rekord.verbs.exports.reading import Options, Records
+
+if TYPE_CHECKING:
+    PathLike = str | os.PathLike[str]
+
+_OF_VOC = ("difficult", "truncated", "occluded", "view")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportReport:
+    """What an export wrote. `left_out` are columns that have no place in the format."""
+
+    out: str
+    format: str
+    splits: dict[str, int]  # records of each
+    files: int
+    n_bytes: int
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def records(self) -> int:
+        """The records of all splits."""
+        return sum(self.splits.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON holds it."""
+        return {
+            "out": self.out,
+            "format": self.format,
+            "records": self.records,
+            "splits": self.splits,
+            "files": self.files,
+            "bytes": self.n_bytes,
+            "left_out": list(self.left_out),
+        }
+
+
+def export(
+    source: PathLike | Dataset | Split,
+    out: PathLike,
+    *,
+    format: FormatName | None = None,
+    split: str | Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    limit: int | None = None,
+    labels: Literal["ids", "names"] = "ids",
+    shard_size: str | int | None = None,
+    schema: Schema | PathLike | None = None,
+    threads: int | None = None,
+    overwrite: bool = False,
+    on_records: Callable[[int], None] | None = None,
+) -> ExportReport:
+    """Write the records of a dataset, or of one of its splits or views, in a format of other tools.
+
+    The name of `out` says the format: .parquet, .arrow (.feather), .arrows (a stream), .csv, .tsv, .jsonl (these
+    three also with .gz) and .tar (WebDataset). `format` says it for a folder: "images", "coco", "voc" or "tfds", or
+    one of the others with a file for each split. One file takes one split: `split` names it.
+
+    Only `columns` are written where they are given, and of each split the first `limit` records. `labels="names"`
+    writes the names of classes in the place of their ids where the format is text. `shard_size` cuts tars.
+
+    `out` appears when it is complete, or not at all: a damaged record, a full disk or Ctrl-C leave nothing behind.
+    A file that is there already is replaced with `overwrite`, a folder never.
+    """
+    return exported(
+        source,
+        out,
+        format=format,
+        split=split,
+        columns=columns,
+        limit=limit,
+        labels=labels,
+        shard_size=shard_size,
+        schema=schema,
+        threads=threads,
+        overwrite=overwrite,
+        on_records=on_records,
+        storage=LOCAL,
+    )
+
+
+def exported(
+    source: PathLike | Dataset | Split,
+    out: PathLike,
+    *,
+    format: FormatName | None = None,
+    split: str | Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    limit: int | None = None,
+    labels: Literal["ids", "names"] = "ids",
+    shard_size: str | int | None = None,
+    schema: Schema | PathLike | None = None,
+    threads: int | None = None,
+    overwrite: bool = False,
+    on_records: Callable[[int], None] | None = None,
+    storage: Storage = LOCAL,
+) -> ExportReport:
+    """The same on a storage that was given."""
+    place = _path(out)
+    chosen, one_file = chosen_format(place, format)
+    options = _options(chosen, labels, shard_size, threads, on_records)
+    wanted = None if columns is None else _columns(columns)
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise _refused("limit", limit, "a whole number from 1", "limit=1000")
+    splits = _splits(source, split, schema)
+    every = [Records(one, wanted, limit, threads) for one in splits]
+    if one_file and len(every) > 1:
+        raise _several(place, splits)
+    for records in every:
+        _check_columns(records)
+        if records.split._map is not None and not chosen.maps:
+            raise error(
+                "U673",
+                f"what a function for `map` makes cannot be written as {chosen.name}",
+                expected="a split as it is in its files",
+                found="a split with .map(…)",
+                do="export it before .map(…), or to .parquet or .arrow",
+            )
+        if records.split._map is None:
+            check_records(chosen, records, options)
+    sharded = one_file and options.shard_bytes is not None
+    inputs = [path for one in splits for path in one.paths]
+    check_place(place, inputs, storage, as_folder=not one_file, sharded=sharded, overwrite=overwrite)
+    if chosen.name == "tfds":
+        from rekord.verbs.exports.tfds import export_tfds
+
+        return _report(place, chosen, *export_tfds(every, place, options))
+    with staged(place, storage, as_folder=not one_file, overwrite=overwrite) as staging:
+        counts = _written(chosen, every, staging, options, one_file=one_file)
+    return _report(place, chosen, counts, staging.files, staging.n_bytes, _left_out(chosen, every))
+
+
+def _written(
+    format: Format, every: list[Records], staging: Staging, options: Options, *, one_file: bool
+) -> dict[str, int]:
+    if format.extension is None:
+        return write_folder(format, every, staging, options)
+    counts = {}
+    for records in every:
+        name = staging.name if one_file else safe_part(records.name) + format.extension
+        if format.name == "webdataset":
+            from rekord.verbs.exports.tars import write_tars
+
+            numbered = options.shard_bytes is not None
+            stem = name[: -len(format.extension)]
+
+            def name_of(shard: int, stem: str = stem, name: str = name, numbered: bool = numbered) -> str:
+                return f"{stem}-{shard:06d}.tar" if numbered else name
+
+            counts[records.name] = write_tars(records, staging, options, name_of)
+            continue
+        output = staging.create(name)
+        counts[records.name] = file_writer(format, name)(records, output, options)
+        staging.finish(output)
+    return counts
+
+
+def _report(
+    out: str,
+    format: Format,
+    counts: dict[str, int],
+    files: int,
+    n_bytes: int,
+    left_out: Sequence[str] = (),
+) -> ExportReport:
+    return ExportReport(
+        out=out, format=format.name, splits=counts, files=files, n_bytes=n_bytes, left_out=tuple(left_out)
+    )
+
+
+def _left_out(format: Format, every: list[Records]) -> list[str]:
+    if format.name not in ("images", "coco", "voc"):
+        return []
+    from rekord.verbs.exports.roles import roles_of
+
+    roles = roles_of(every[0], format.name)
+    used = {roles.image, roles.filename}
+    if format.name == "images":
+        used |= {roles.mask} if roles.mask is not None else {roles.label, roles.label_text}
+    else:
+        extras = roles.extras or {}
+        theirs = ("is_crowd", "area") if format.name == "coco" else _OF_VOC
+        used |= {extras[role] for role in theirs if role in extras}
+        used |= {roles.labels, roles.class_names, roles.source_id if format.name == "coco" else None}
+        used |= set(roles.boxes) if isinstance(roles.boxes, tuple) else {roles.boxes}
+    return [name for name in every[0].features if name not in used]
+
+
+def _options(
+    format: Format,
+    labels: object,
+    shard_size: str | int | None,
+    threads: int | None,
+    on_records: Callable[[int], None] | None,
+) -> Options:
+    if labels not in ("ids", "names"):
+        raise _refused("labels", labels, '"ids" or "names"', 'labels="names"')
+    if labels == "names" and not format.labels:
+        raise _no_option("labels", format, "csv, tsv, jsonl or webdataset")
+    if shard_size is not None and format.name != "webdataset":
+        raise _no_option("shard_size", format, "webdataset (.tar)")
+    shard_bytes = None
+    if shard_size is not None:
+        from rekord.verbs.prepare import byte_count
+
+        shard_bytes = byte_count(shard_size, name="shard_size")
+    return Options(
+        labels="names" if labels == "names" else "ids",
+        shard_bytes=shard_bytes,
+        threads=threads,
+        on_records=on_records or (lambda _: None),
+    )
+
+
+def _no_option(name: str, format: Format, expected: str) -> Exception:
+    return error(
+        "U673",
+        f"`{name}` means nothing for {format.name}",
+        expected=f"the format {expected}",
+        found=format.name,
+        do=f"leave {name}= (--{name.replace('_', '-')}) out",
+    )
+
+
+def _splits(
+    source: object, split: str | Sequence[str] | None, schema: Schema | PathLike | None
+) -> list[Split]:
+    if isinstance(source, (Dataset, Split)) and schema is not None:
+        raise _refused("schema", schema, "None beside a dataset that is open", "rk.open(path, schema=…)")
+    if isinstance(source, Split):
+        if split is not None:
+            raise _refused("split", split, "None beside a split", "leave split= out")
+        return [source]
+    dataset: Any = source if isinstance(source, Dataset) else open_dataset(source, schema=schema)  # type: ignore[arg-type]
+    if split is None:
+        return list(dataset.splits.values())
+    names = [split] if isinstance(split, str) else list(split)
+    return [dataset[name] for name in dict.fromkeys(names)]
+
+
+def _several(out: str, splits: list[Split]) -> Exception:
+    names = ", ".join(one.name[:40] for one in splits[:8])
+    folder = out[: -len(ending_of(out) or "")]
+    return error(
+        "U675",
+        f"one file takes one split, and the dataset has {len(splits)}",
+        expected=f"one of {names}",
+        found="none named",
+        do=f"--split {splits[0].name[:40]}, or a folder with a file for each: OUT {folder[-40:]} --format …",
+    )
+
+
+def _columns(columns: Sequence[str]) -> tuple[str, ...]:
+    names = checked_columns(columns)
+    if not names:
+        raise _refused("columns", columns, "at least one column", 'columns=["label"]')
+    return names
+
+
+def _check_columns(records: Records) -> None:
+    """A column that is not there is said before anything is written."""
+    if records.columns is None or records.split._map is not None:
+        return
+    known = records.split.schema
+    for name in records.columns:
+        if name not in known:
+            near = near_miss(name, known)
+            raise _refused(
+                "columns",
+                name,
+                "columns of the dataset: " + ", ".join(list(known)[:6])[:60],
+                f"did you mean `{near}`?" if near else "rekord show PATH lists them",
+            )
+
+
+def _path(out: object) -> str:
+    if isinstance(out, (str, os.PathLike)):
+        place = os.fspath(out)
+        if isinstance(place, str) and place and "\0" not in place:
+            return place
+    raise _refused("out", out, "one path", 'rk.export("data", "data.parquet")')
+
+
+def _refused(name: str, value: object, expected: str, do: str) -> Exception:
+    return error("U605", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)

@@ -1,0 +1,150 @@
+"""Parquet and Arrow files: columns as they are, in pieces of bounded size, with the schema beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import ipc, parquet
+
+from rekord.errors import error
+from rekord.feeds.arrow import arrow_batches
+from rekord.location import Location
+from rekord.schema import Feature, Image, Label, Mask, Text
+from rekord.sources.exported import with_schema
+from rekord.verbs.exports.place import Output
+from rekord.verbs.exports.reading import Options, Records
+
+GROUP_BYTES = 64 << 20
+"""A row group, or a batch of an Arrow file, has at most so much, or one record."""
+
+GROUP_ROWS = 1 << 20
+
+
+def write_parquet(records: Records, output: Output, options: Options) -> int:
+    """All records as a Parquet file; gives their number."""
+    schema, batches = _stream(records, options)
+    features = records.features if records.split._map is None else {}
+    names = [name for name in schema.names if _repeats(features.get(name))]
+    whole = [name for name in schema.names if isinstance(features.get(name), (Image, Mask))]
+    leaves = _leaves(schema)
+    sink = pa.PythonFile(output, "w")
+    writer = parquet.ParquetWriter(
+        sink,
+        schema,
+        # Pictures are compressed already: they are stored as they are.
+        compression={leaf: "none" if top in whole else "zstd" for leaf, top in leaves},
+        compression_level={leaf: 1 for leaf, top in leaves if top not in whole},
+        # A dictionary pays where values come again; elsewhere it is built and thrown away.
+        use_dictionary=[leaf for leaf, top in leaves if top in names],
+        write_statistics=[leaf for leaf, top in leaves if leaf == top and top not in whole],
+    )
+    return _written(batches, lambda table, rows: writer.write_table(table, row_group_size=rows), writer.close)
+
+
+def write_arrow(records: Records, output: Output, options: Options) -> int:
+    """All records as an Arrow IPC file; gives their number."""
+    schema, batches = _stream(records, options)
+    writer = ipc.new_file(pa.PythonFile(output, "w"), schema)
+    return _written(batches, lambda table, rows: writer.write_table(table, max_chunksize=rows), writer.close)
+
+
+def write_arrow_stream(records: Records, output: Output, options: Options) -> int:
+    """All records as an Arrow IPC stream; gives their number."""
+    schema, batches = _stream(records, options)
+    writer = ipc.new_stream(pa.PythonFile(output, "w"), schema)
+    return _written(batches, lambda table, rows: writer.write_table(table, max_chunksize=rows), writer.close)
+
+
+def _stream(records: Records, options: Options) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    schema, batches = arrow_batches(records.split, records.columns, rows=records.rows_at_once())
+    if records.columns is not None and records.split._map is None:
+        schema = pa.schema([schema.field(name) for name in records.columns])
+        batches = (batch.select(schema.names) for batch in batches)
+    declared = records.schema()
+    if declared is not None:
+        schema = with_schema(schema, declared)
+    _check_types(schema)
+    return schema, _counted(_cut(batches, records.limit), options)
+
+
+def _cut(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    left = limit
+    for batch in batches:
+        if left is not None:
+            batch = batch.slice(0, left)
+            left -= batch.num_rows
+        yield batch
+        if left == 0:
+            return
+
+
+def _counted(batches: Iterator[pa.RecordBatch], options: Options) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch
+        options.on_records(batch.num_rows)
+
+
+def _written(
+    batches: Iterator[pa.RecordBatch], write: Callable[[pa.Table, int], Any], close: Callable[[], Any]
+) -> int:
+    """Write batches gathered to groups. Not closed after a failure: that would write an end to half a file."""
+    gathered: list[pa.RecordBatch] = []
+    size_bytes = rows = total = 0
+    for batch in batches:
+        if gathered and (size_bytes + batch.nbytes > GROUP_BYTES or rows + batch.num_rows > GROUP_ROWS):
+            _write_group(gathered, size_bytes, write)
+            gathered, size_bytes, rows = [], 0, 0
+        gathered.append(batch)
+        size_bytes += batch.nbytes
+        rows += batch.num_rows
+        total += batch.num_rows
+    if gathered:
+        _write_group(gathered, size_bytes, write)
+    close()
+    return total
+
+
+def _write_group(
+    gathered: list[pa.RecordBatch], size_bytes: int, write: Callable[[pa.Table, int], Any]
+) -> None:
+    table = pa.Table.from_batches(gathered)
+    # One batch of records that are far larger than the first ones can be too much for a group.
+    write(table, max(1, min(len(table), len(table) * GROUP_BYTES // max(size_bytes, 1))))
+
+
+def _repeats(feature: Feature | None) -> bool:
+    """Whether the values of a column are likely to come again and again."""
+    return isinstance(feature, (Label, Text))
+
+
+def _leaves(schema: pa.Schema) -> list[tuple[str, str]]:
+    """The columns of a Parquet file by their own names, each with the column of the table that it belongs to."""
+    empty = pa.BufferOutputStream()
+    parquet.write_table(schema.empty_table(), empty)
+    names = parquet.ParquetFile(empty.getvalue()).schema
+    found = []
+    for i in range(len(names)):
+        path = names.column(i).path
+        # Names may have dots themselves: the longest one that fits is meant.
+        top = max(
+            [name for name in schema.names if path == name or path.startswith(f"{name}.")],
+            key=len,
+            default="",
+        )
+        found.append((path, top))
+    return found
+
+
+def _check_types(schema: pa.Schema) -> None:
+    for field in schema:
+        if pa.types.is_null(field.type):
+            raise error(
+                "U674",
+                f"`{field.name[:60]}` cannot be written: its type is not known",
+                location=Location(feature=field.name[:60]),
+                expected="columns with a type",
+                found="a function for map that gives nothing but None",
+                do="leave the column out: columns=[…]",
+            )
