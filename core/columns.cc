@@ -27,8 +27,6 @@ void ColumnBuilder::start() {
       break;
     default:
       column_.data.start(*pool_, usual_.bytes);
-      column_.ends.start(*pool_, usual_.values + 1);
-      column_.ends.push(0);
   }
   if (spec_->ragged) {
     column_.offsets.start(*pool_, usual_.rows + 1);
@@ -40,7 +38,7 @@ Column ColumnBuilder::finish(size_t rows) {
   if (column_.valid) extend_valid(rows);
   // A little more than last time, so that small differences do not make it grow.
   const auto with_slack = [](size_t size) { return size + size / 16; };
-  const size_t values = column_.ints.size() + column_.floats.size() + column_.ends.size();
+  const size_t values = column_.ints.size() + column_.floats.size() + column_.strings();
   usual_.values = std::max(kFirstRows, with_slack(values));
   usual_.bytes = std::max(kFirstBytes, with_slack(column_.data.size()));
   usual_.rows = std::max(kFirstRows, rows);
@@ -79,11 +77,26 @@ size_t ColumnBuilder::add_short_bytes_each(const Cell* cells, size_t stride, siz
   // Sixteen bytes are copied whatever the length: the next string covers the rest.
   constexpr size_t kShort = 16;
   column_.data.reserve(*pool_, count * kShort);
-  column_.ends.reserve(*pool_, count);
   std::byte* const begin = column_.data.data();
   std::byte* to = column_.data.end();
-  int64_t* ends = column_.ends.end();
   size_t done = 0;
+  if (!column_.ends) {
+    const size_t width = column_.even != 0 ? column_.width : cells->bytes_and_form;
+    if (width > kShort) return 0;
+    for (; done < count; ++done, cells += stride) {
+      if (cells->at == nullptr || cells->bytes_and_form != width) break;
+      std::memcpy(to, cells->at, kShort);
+      to += width;
+    }
+    column_.data.cut_to(static_cast<size_t>(to - begin));
+    column_.even += done;
+    column_.width = width;
+    if (done == count || cells->at == nullptr) return done;
+    keep_ends();
+  }
+  column_.ends.reserve(*pool_, count);
+  int64_t* ends = column_.ends.end() - done;
+  const size_t before = done;
   for (; done < count; ++done, cells += stride) {
     const size_t bytes = cells->bytes_and_form;
     if (cells->at == nullptr || bytes > kShort) break;
@@ -92,7 +105,7 @@ size_t ColumnBuilder::add_short_bytes_each(const Cell* cells, size_t stride, siz
     ends[done] = to - begin;
   }
   column_.data.cut_to(static_cast<size_t>(to - begin));
-  column_.ends.grow_by(done);
+  column_.ends.grow_by(done - before);
   return done;
 }
 
@@ -165,13 +178,21 @@ bool ColumnBuilder::add_packed_floats(const std::byte* at, size_t bytes) {
   return true;
 }
 
+void ColumnBuilder::keep_ends() {
+  column_.ends.start(*pool_, std::max(usual_.values, column_.even) + 1);
+  write_even_ends(column_.ends.data(), column_.even, column_.width);
+  column_.ends.grow_by(column_.even + 1);
+}
+
 void ColumnBuilder::view_from_now_on() {
+  const size_t count = column_.strings();
+  column_.views.reserve(std::max<size_t>(count, 64));
+  for (size_t i = 0; i < count; ++i) {
+    const Bytes value = column_.string(i);
+    column_.views.push_back(
+        {nullptr, static_cast<uint64_t>(value.data() - column_.data.data()), value.size()});
+  }
   column_.viewed = true;
-  column_.views.reserve(std::max<size_t>(column_.ends.size(), 64));
-  const int64_t* ends = column_.ends.data();
-  for (size_t i = 0; i + 1 < column_.ends.size(); ++i)
-    column_.views.push_back({nullptr, static_cast<uint64_t>(ends[i]),
-                             static_cast<uint64_t>(ends[i + 1] - ends[i])});
 }
 
 void ColumnBuilder::push_bytes(Bytes value, const BlockRef& slab) {
@@ -186,6 +207,14 @@ void ColumnBuilder::push_bytes(Bytes value, const BlockRef& slab) {
   if (column_.viewed) column_.views.push_back({nullptr, column_.data.size(), value.size()});
   column_.data.grow_by(value.size());
   if (column_.viewed) return;
+  if (!column_.ends) {
+    if (column_.even == 0 || column_.width == value.size()) {
+      column_.width = value.size();
+      ++column_.even;
+      return;
+    }
+    keep_ends();
+  }
   column_.ends.reserve(*pool_, 1);
   column_.ends.push(static_cast<int64_t>(column_.data.size()));
 }
@@ -301,6 +330,9 @@ void ColumnBuilder::cut_to(size_t rows) noexcept {
   if (column_.viewed) {
     // Ends are not kept up any more: they say nothing about where the data ends.
     if (column_.views.size() > values) column_.views.resize(values);
+  } else if (!column_.ends) {
+    column_.even = std::min(column_.even, values);
+    column_.data.cut_to(column_.even * column_.width);
   } else if (column_.ends.size() > values + 1) {
     column_.ends.cut_to(values + 1);
     column_.data.cut_to(static_cast<size_t>(column_.ends.back()));

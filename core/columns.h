@@ -2,7 +2,8 @@
 //
 //     dense numbers    values: rows × count
 //     ragged numbers   values, and offsets: rows + 1
-//     dense bytes      data, and ends of the values: rows × count + 1
+//     dense bytes      data, and ends of the values: rows × count + 1; no ends where
+//                      all values have one length
 //     ragged bytes     the same, and offsets: rows + 1 (in values)
 //
 // All offsets are int64 and begin with 0. Long byte strings are not copied: they
@@ -84,7 +85,11 @@ inline constexpr size_t kViewedBytes = 4096;
 
 struct Column {
   Growing<std::byte> data;
-  Growing<int64_t> ends;  // of byte strings, in `data`; not kept up once there are views
+  // Of byte strings, in `data`. None while all of them have one length, and not kept up
+  // once there are views.
+  Growing<int64_t> ends;
+  size_t even = 0;   // byte strings while there are no ends, and no views
+  size_t width = 0;  // of each of these
   Growing<int64_t> ints;
   Growing<float> floats;
   Growing<int64_t> offsets;  // of ragged rows, in values
@@ -92,7 +97,24 @@ struct Column {
   bool viewed = false;
   std::vector<BytesView> views;
   std::vector<BlockRef> slabs;  // that views point into
+
+  size_t strings() const noexcept { return viewed ? views.size() : ends ? ends.size() - 1 : even; }
+  Bytes string(size_t index) const noexcept {
+    if (viewed) {
+      const BytesView& view = views[index];
+      return {view.data != nullptr ? view.data : data.data() + view.offset,
+              static_cast<size_t>(view.length)};
+    }
+    if (!ends) return {data.data() + index * width, width};
+    const int64_t* at = ends.data() + index;
+    return {data.data() + at[0], static_cast<size_t>(at[1] - at[0])};
+  }
 };
+
+// Writes the ends of `count` strings of `width` bytes: count + 1 numbers.
+inline void write_even_ends(int64_t* to, size_t count, size_t width) noexcept {
+  for (size_t i = 0; i <= count; ++i) to[i] = static_cast<int64_t>(i * width);
+}
 
 // Where the value of one slot lies in one record: nowhere, in one piece of bytes, or
 // in the several values of a BytesList.
@@ -157,6 +179,8 @@ class ColumnBuilder {
   void end_row(size_t values);
   void push_bytes(Bytes value, const BlockRef& slab);
   void view_from_now_on();
+  // From now on strings may have any length.
+  void keep_ends();
   void extend_valid(size_t rows);
 
   // What the columns before this one came to: the next one has room for as much from

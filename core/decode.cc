@@ -1,5 +1,6 @@
 #include "decode.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace rekord {
@@ -34,6 +35,7 @@ Decoder::Decoder(std::shared_ptr<const Plan> plan, std::shared_ptr<Pool> pool)
   builders_.reserve(slots.size());
   lanes_.resize(slots.size() + 1);
   cells_.resize(kPendingRows * stride_);
+  seen_.resize(slots.size());
   for (uint32_t i = 0; i < slots.size(); ++i) {
     builders_.emplace_back(slots[i], pool);
     const Header& header = plan_->headers()[i];
@@ -44,7 +46,7 @@ Decoder::Decoder(std::shared_ptr<const Plan> plan, std::shared_ptr<Pool> pool)
     lane.tail_mask = header.tail_mask();
     lane.header_bytes = static_cast<uint32_t>(header.size());
     lane.slot = i;
-    lane.wanted = slots[i].skip ? 0 : 1;
+    lane.wanted = !slots[i].skip;
     lane.varies = slots[i].kind == Kind::ints;
     wanted_ += lane.wanted;
   }
@@ -87,9 +89,10 @@ RowProblem Decoder::add(Bytes payload, const BlockRef& slab) {
     if (RowProblem problem = settle()) return problem;
     return add_oddly(payload, slab);
   }
-  if (present_ != wanted_)
+  // A key that comes twice stands in the count for one that is missing.
+  if (again_ || present_ != wanted_)
     for (Lane& lane : lanes_)
-      if (lane.seen != stamp_ && lane.wanted != 0) keep(lane, {});
+      if (lane.wanted && seen_[lane.slot] != stamp_) keep(lane, {});
   if (again_) [[unlikely]]
     maybe_odd_.push_back(rows_ + pending_);
   payloads_[pending_++] = payload;
@@ -97,6 +100,8 @@ RowProblem Decoder::add(Bytes payload, const BlockRef& slab) {
     --rows_without_guessing_;
   else if (wrong_guesses_ * 4 > wanted_)
     rows_without_guessing_ = 64;
+  else if (rows_before_runs_ > 0 && --rows_before_runs_ == 0)
+    find_runs();
   return pending_ == kPendingRows ? settle() : RowProblem{};
 }
 
@@ -120,13 +125,52 @@ RowProblem Decoder::settle() {
 bool Decoder::move_cells(size_t first, size_t count, const BlockRef& slab) {
   const Cell* cells = cells_.data() + first * stride_;
   for (size_t i = 0; i < builders_.size(); ++i) {
-    if (lanes_[i].wanted == 0) continue;
+    if (!lanes_[i].wanted) continue;
     if (builders_[i].add_cells(cells + i, stride_, count, rows_, slab)) continue;
     for (ColumnBuilder& builder : builders_) builder.cut_to(rows_);
     return false;
   }
   rows_ += count;
   return true;
+}
+
+void Decoder::find_runs() {
+  constexpr size_t kFewest = 3;  // features that are worth one
+  runs_.clear();
+  std::vector<std::byte> expected, mask;
+  Run run;
+  const auto end_run = [&] {
+    if (run.items.size() >= kFewest) {
+      run.bytes = expected.size();
+      expected.resize((run.bytes + 7) / 8 * 8);
+      mask.resize(expected.size());
+      for (size_t i = 0; i < expected.size(); i += 8) {
+        run.expected.push_back(load_le<uint64_t>(expected.data() + i));
+        run.mask.push_back(load_le<uint64_t>(mask.data() + i));
+      }
+      runs_.push_back(std::move(run));
+    }
+    run = {};
+    expected.clear();
+    mask.clear();
+  };
+  for (size_t place = 0; place < order_.size(); ++place) {
+    const Lane& lane = *order_[place];
+    if (lane.varies || lane.changed) {
+      end_run();
+      continue;
+    }
+    run.wanted += lane.wanted;
+    if (run.items.empty()) run.place = place;
+    std::array<std::byte, kPadding> header;
+    for (size_t i = 0; i <= lane.last_word; ++i) store_le(header.data() + 8 * i, lane.expected[i]);
+    expected.insert(expected.end(), header.begin(), header.begin() + lane.header_bytes);
+    mask.resize(expected.size(), std::byte{0xff});
+    run.items.push_back({lane.slot, static_cast<uint32_t>(lane.value_bytes), expected.size()});
+    expected.resize(expected.size() + lane.value_bytes);
+    mask.resize(expected.size());
+  }
+  end_run();
 }
 
 bool Decoder::find_features(Bytes payload) {
@@ -138,15 +182,34 @@ bool Decoder::find_features(Bytes payload) {
   if (!nested(at, end, 0x0a, message_bytes) || at + message_bytes != end) return false;
 
   const bool guess = rows_without_guessing_ == 0;
-  const uint64_t stamp = stamp_;
   Cell* const cells = cells_.data() + pending_ * stride_;
+  uint64_t* const seen = seen_.data();
   Lane* const nothing = &lanes_.back();
   Lane* const* const order = order_.data();
   const size_t known_places = guess ? order_.size() : 0;
+  const Run* run = runs_.data();
+  const Run* const last_run = run + (guess ? runs_.size() : 0);
+  const uint64_t stamp = stamp_;
   size_t present = 0;
   bool again = false;
   for (size_t place = 0; at < end; ++place) {
     const auto left = static_cast<size_t>(end - at);
+    if (run != last_run && place == run->place) {
+      if (run->bytes <= left && run->repeats(at)) [[likely]] {
+        for (const Run::Item& item : run->items) {
+          cells[item.slot] = {at + item.at, item.value_bytes};
+          again |= seen[item.slot] == stamp;
+          seen[item.slot] = stamp;
+        }
+        present += run->wanted;
+        at += run->bytes;
+        place += run->items.size() - 1;
+        ++run;
+        continue;
+      }
+      runs_broke_ = true;
+      run = last_run;
+    }
     Lane* lane = place < known_places ? order[place] : nothing;
     size_t value_bytes = 0;
     if (lane->matches(at)) [[likely]] {
@@ -164,20 +227,25 @@ bool Decoder::find_features(Bytes payload) {
       }
     }
     if (lane == nullptr || lane->header_bytes + value_bytes > left) [[unlikely]] {
-      present_ += std::exchange(present, 0);
       if (!find_entry(at, end)) return false;
       continue;
     }
     cells[lane->slot] = {at + lane->header_bytes, value_bytes};
-    again |= lane->seen == stamp;
-    present += lane->seen == stamp ? 0 : lane->wanted;
-    lane->seen = stamp;
+    again |= seen[lane->slot] == stamp;
+    seen[lane->slot] = stamp;
+    present += lane->wanted;
     // The entry's own length says the same as the lane's two, but can be loaded before
     // the lane is known: the next entry need not wait for this one.
     at += 2 + std::to_integer<size_t>(at[1]);
   }
   present_ += present;
   again_ |= again;
+  if (runs_broke_) [[unlikely]] {
+    runs_broke_ = false;
+    runs_.clear();
+    patience_ = std::min(patience_ * 2, kMostPatience);
+    rows_before_runs_ = patience_;
+  }
   return true;
 }
 
@@ -204,7 +272,7 @@ bool Decoder::find_entry(const std::byte*& at, const std::byte* end) {
   at = entry_end;
   if (slot == Lookup::kNone) return !plan_->refuses(as_text(key)) && is_utf8(key);
   Lane& lane = lanes_[slot];
-  if (lane.wanted == 0) return true;
+  if (!lane.wanted) return true;
   if (feature == entry_end) {
     keep(lane, {});  // no kind: as if the key were absent
     return true;
@@ -266,7 +334,7 @@ RowProblem Decoder::add_oddly(Bytes payload, const BlockRef& slab) {
   RowProblem problem{walk.example()};
   if (!problem) problem = sink.refusals.first();
   for (uint32_t slot = 0; slot < builders_.size() && !problem; ++slot)
-    if (!sink.present[slot] && lanes_[slot].wanted != 0 && !builders_[slot].add_missing(rows_))
+    if (!sink.present[slot] && lanes_[slot].wanted && !builders_[slot].add_missing(rows_))
       problem = {builders_[slot].problem(), slot};
   if (problem) {
     for (ColumnBuilder& builder : builders_) builder.cut_to(rows_);

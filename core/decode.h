@@ -3,7 +3,8 @@
 // A record is read in two steps, and many records at a time. First its features
 // are found: where the last record had the same order, the next slot is known
 // before it is looked at; where not, a hash of the key finds it; and either way one
-// comparison proves the whole header (plan.h). What is kept is where each value
+// comparison proves the whole header (plan.h), or the headers of a whole run of
+// features whose lengths are the same in every record. What is kept is where each value
 // lies. Then, after some records, the values are moved column by column, so that
 // the processor writes to one place at a time.
 //
@@ -79,11 +80,11 @@ class Decoder {
     uint32_t last_word = 0;
     uint32_t header_bytes = 0;
     size_t value_bytes = ~size_t{0};
-    uint64_t seen = 0;  // the stamp of the row that had it last
     const Header* header = nullptr;
     uint32_t slot = 0;
-    uint32_t wanted = 0;  // 1, or 0: skipped
-    bool varies = false;  // in length, all the time
+    bool wanted = false;   // not skipped
+    bool varies = false;   // in length, all the time
+    bool changed = false;  // in length, at least once
 
     // Whether the same header stands here again. Headers have two words at least.
     bool repeats(const std::byte* at) const noexcept {
@@ -101,6 +102,7 @@ class Decoder {
         return true;
       size_t length = 0;
       if (!header->matches(at, length)) return false;
+      changed = true;
       expect(length);
       return true;
     }
@@ -111,6 +113,32 @@ class Decoder {
     }
   };
 
+  // Features that stand one behind another and have the same lengths in every record.
+  struct Run {
+    struct Item {
+      uint32_t slot;
+      uint32_t value_bytes;
+      size_t at;  // of the value, from the run's first byte
+    };
+
+    size_t place = 0;  // in the record, of the first
+    size_t bytes = 0;
+    std::vector<uint64_t> expected;  // the headers, and zeros for values
+    std::vector<uint64_t> mask;
+    std::vector<Item> items;
+    size_t wanted = 0;  // of them
+
+    // Whether the same headers stand here again. Reads up to seven bytes more than the run has.
+    bool repeats(const std::byte* at) const noexcept {
+      uint64_t differs = 0;
+      for (size_t i = 0; i < mask.size(); ++i)
+        differs |= (load_le<uint64_t>(at + 8 * i) & mask[i]) ^ expected[i];
+      return differs == 0;
+    }
+  };
+
+  // Looks for runs in the order of the last record.
+  void find_runs();
   // Finds the features of a record in the usual form; false where it has another.
   bool find_features(Bytes payload);
   // The lane whose key stands at `at`, its header recognised; or null.
@@ -119,9 +147,8 @@ class Decoder {
   bool find_entry(const std::byte*& at, const std::byte* end);
   void keep(Lane& lane, Cell cell) noexcept {
     cells_[pending_ * stride_ + lane.slot] = cell;
-    again_ |= lane.seen == stamp_;
-    if (lane.seen == stamp_) return;
-    lane.seen = stamp_;
+    again_ |= seen_[lane.slot] == stamp_;
+    seen_[lane.slot] = stamp_;
     present_ += lane.wanted;
   }
   // Adds a row in full generality.
@@ -133,12 +160,14 @@ class Decoder {
   std::vector<ColumnBuilder> builders_;
   std::vector<Lane> lanes_;   // by slot, and one that matches nothing
   std::vector<Lane*> order_;  // by place in the record: what stood there last time
+  std::vector<Run> runs_;     // of that order, by place
+  std::vector<uint64_t> seen_;  // by slot: the stamp of the row that had it last
   std::vector<Cell> cells_;   // of the pending rows
   std::array<Bytes, kPendingRows> payloads_;
   BlockRef slab_;  // that they lie in
   size_t stride_;  // cells a row
   size_t wanted_ = 0;   // slots that every row must have
-  size_t present_ = 0;  // of them, in this row
+  size_t present_ = 0;  // features of this row that are wanted
   uint64_t stamp_ = 0;  // of this row
   size_t rows_ = 0;     // in the columns
   size_t pending_ = 0;  // rows
@@ -148,6 +177,11 @@ class Decoder {
   // saves: after a row of wrong guesses a number of rows are read without.
   uint32_t wrong_guesses_ = 0;
   uint32_t rows_without_guessing_ = 0;
+  // Runs are looked for after the first row; each time that they break, after twice as many.
+  static constexpr uint32_t kMostPatience = 1 << 20;
+  uint32_t rows_before_runs_ = 1;
+  uint32_t patience_ = 1;
+  bool runs_broke_ = false;  // in this row
   Scratch scratch_;
 };
 

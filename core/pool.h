@@ -25,6 +25,7 @@ class Block {
 
   std::byte* data() const noexcept { return data_; }
   size_t capacity() const noexcept { return capacity_; }
+  Pool& home() const noexcept { return *home_; }
 
  private:
   std::byte* memory_;  // as it was allocated

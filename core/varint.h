@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <span>
 
 #include "bytes.h"
 
@@ -58,53 +59,18 @@ inline size_t count_varints(const std::byte* at, size_t bytes) noexcept {
 
 inline constexpr size_t kBadVarint = ~size_t{0};
 
-// Decodes all varints of a packed chunk into `out`, which has room for one value
-// a byte; gives how many there were, or kBadVarint. Reads up to eight bytes past
+// One way to decode all varints of a packed chunk into `out`, which has room for one
+// value a byte; gives how many there were, or kBadVarint. Reads up to eight bytes past
 // the end, so the chunk needs padding behind it.
-inline size_t decode_varints(const std::byte* at, size_t bytes, int64_t* out) noexcept {
-  const std::byte* end = at + bytes;
-  int64_t* const begin = out;
-  while (at < end) {
-    const auto left = static_cast<size_t>(end - at);
-    uint64_t word = load_le<uint64_t>(at);
-    uint64_t ends = ~word & kTopBits;
-    if (left < 8) ends &= (uint64_t{1} << (8 * left)) - 1;
-    if (ends == kTopBits) {
-      for (int i = 0; i < 8; ++i) out[i] = static_cast<int64_t>(word >> (8 * i) & 0x7f);
-      out += 8;
-      at += 8;
-      continue;
-    }
-    if (ends == 0x8000800080008000u) {
-      for (int i = 0; i < 4; ++i) {
-        const uint64_t pair = word >> (16 * i);
-        out[i] = static_cast<int64_t>((pair & 0x7f) | (pair >> 1 & 0x3f80));
-      }
-      out += 4;
-      at += 8;
-      continue;
-    }
-    if (ends == 0) {
-      // Nine or ten bytes, or damage.
-      size_t length = 9;
-      while (length <= 10 && length <= left && std::to_integer<uint8_t>(at[length - 1]) >= 0x80)
-        ++length;
-      if (length > left || !decode_varint(at, length, *out)) return kBadVarint;
-      ++out;
-      at += length;
-      continue;
-    }
-    int done = 0;  // bits
-    do {
-      const int last = std::countr_zero(ends) + 1;
-      const uint64_t varint = word << (64 - last) >> (64 - last + done);
-      *out++ = static_cast<int64_t>(join_groups(varint));
-      done = last;
-      ends &= ends - 1;
-    } while (ends != 0);
-    at += done / 8;
-  }
-  return static_cast<size_t>(out - begin);
-}
+struct VarintImplementation {
+  const char* name;
+  size_t (*decode)(const std::byte* at, size_t bytes, int64_t* out) noexcept;
+};
+
+// Every implementation that this CPU can run, the portable one first, the best last.
+std::span<const VarintImplementation> varint_implementations() noexcept;
+
+// By the best one.
+size_t decode_varints(const std::byte* at, size_t bytes, int64_t* out) noexcept;
 
 }  // namespace rekord

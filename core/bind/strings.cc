@@ -3,11 +3,12 @@
 namespace rekord {
 
 StringColumn::StringColumn(Column& column)
-    : data_(column.data.release()),
-      ends_(column.ends.release()),
-      views_(std::move(column.views)),
-      slabs_(std::move(column.slabs)),
-      count_(column.viewed ? views_.size() : column.ends.size() - 1) {}
+    : even_(!column.ends), width_(column.width), count_(column.strings()) {
+  data_ = column.data.release();
+  ends_ = column.ends.release();
+  views_ = std::move(column.views);
+  slabs_ = std::move(column.slabs);
+}
 
 StringColumn::StringColumn(BlockRef data, BlockRef ends, size_t count) noexcept
     : data_(std::move(data)), ends_(std::move(ends)), count_(count) {}
@@ -18,8 +19,18 @@ Bytes StringColumn::at(size_t index) const noexcept {
     const std::byte* begin = view.data != nullptr ? view.data : data_->data() + view.offset;
     return {begin, static_cast<size_t>(view.length)};
   }
+  if (even_) return {data_->data() + index * width_, width_};
   const auto* ends = reinterpret_cast<const int64_t*>(ends_->data());
   return {data_->data() + ends[index], static_cast<size_t>(ends[index + 1] - ends[index])};
+}
+
+const BlockRef& StringColumn::ends() const {
+  if (even_ && ends_ == nullptr) {
+    BlockRef ends = data_->home().acquire((count_ + 1) * sizeof(int64_t));
+    write_even_ends(reinterpret_cast<int64_t*>(ends->data()), count_, width_);
+    ends_ = std::move(ends);
+  }
+  return ends_;
 }
 
 uint64_t StringColumn::total_bytes() const noexcept {

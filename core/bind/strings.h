@@ -23,11 +23,14 @@ class StringColumn {
   StringColumn pack(Pool& pool) const;
 
   const BlockRef& data() const noexcept { return data_; }
-  const BlockRef& ends() const noexcept { return ends_; }
+  // Written when they are first asked for, where all strings have one length. Needs the GIL.
+  const BlockRef& ends() const;
 
  private:
   BlockRef data_;
-  BlockRef ends_;
+  mutable BlockRef ends_;
+  bool even_ = false;  // all strings have `width_` bytes
+  size_t width_ = 0;
   std::vector<BytesView> views_;
   std::vector<BlockRef> slabs_;
   size_t count_ = 0;

@@ -254,16 +254,6 @@ Row sequence_row(const Plan& context, const Plan& steps, Bytes payload) {
 
 // ---- Columns against rows -----------------------------------------------------------------
 
-Bytes string_at(const Column& column, size_t index) {
-  if (!column.viewed) {
-    const int64_t* ends = column.ends.data();
-    return {column.data.data() + ends[index], static_cast<size_t>(ends[index + 1] - ends[index])};
-  }
-  const BytesView& view = column.views[index];
-  return {view.data != nullptr ? view.data : column.data.data() + view.offset,
-          static_cast<size_t>(view.length)};
-}
-
 void require_column(const SlotSpec& spec, const Column& column, const std::vector<const Value*>& rows,
                     bool holes) {
   if (spec.skip) return;
@@ -273,7 +263,7 @@ void require_column(const SlotSpec& spec, const Column& column, const std::vecto
     for (const int64_t one : value.ints) require(column.ints.data()[at++] == one);
     for (const float one : value.floats)
       require(std::bit_cast<uint32_t>(column.floats.data()[at++]) == std::bit_cast<uint32_t>(one));
-    for (const Bytes one : value.strings) require(as_text(string_at(column, at++)) == as_text(one));
+    for (const Bytes one : value.strings) require(as_text(column.string(at++)) == as_text(one));
     if (spec.ragged) require(column.offsets.data()[row + 1] == static_cast<int64_t>(at));
     const bool there = value.kind != Kind::unset || !holes;
     require((!column.valid || column.valid.data()[row] == 1) == there);
@@ -282,8 +272,7 @@ void require_column(const SlotSpec& spec, const Column& column, const std::vecto
   if (spec.ragged) require(column.offsets.data()[0] == 0 && column.offsets.size() == rows.size() + 1);
   const size_t values = spec.kind == Kind::ints     ? column.ints.size()
                         : spec.kind == Kind::floats ? column.floats.size()
-                        : column.viewed             ? column.views.size()
-                                                    : column.ends.size() - 1;
+                                                    : column.strings();
   require(values == at);
 }
 

@@ -225,6 +225,75 @@ TEST("keys in any order are the same row, with values that change their length t
   CHECK_EQ(one.take(), other.take());
 }
 
+TEST("a run of features that always had the same lengths is broken by any record that differs") {
+  const std::vector<std::string> keys = {"a", "bb", "a longer key", "d", "e", "f"};
+  std::vector<SlotSpec> specs = {slot("n", Kind::ints)};
+  for (const std::string& key : keys) specs.push_back(ragged(key, Kind::bytes));
+  specs.push_back(slot("x", Kind::floats));
+  for (SlotSpec& spec : specs) spec.missing = Missing::hole;
+  const auto usual = [&](int64_t row) {
+    std::vector<Buffer> entries = {entry("n", ints({row << row % 40}))};
+    for (const std::string& key : keys)
+      entries.push_back(entry(key, strings({key.substr(0, 1) + std::to_string(100000 + row)})));
+    entries.push_back(entry("x", floats({static_cast<float>(row)})));
+    return entries;
+  };
+  using Change = void (*)(std::vector<Buffer>&);
+  const std::vector<Change> changes = {
+      [](auto& row) { row[3] = entry("a longer key", strings({"another length"})); },
+      [](auto& row) { row[3] = entry("a longer kez", strings({"a100000"})); },
+      [](auto& row) { row[4] = entry("d", ints({1234567})); },
+      [](auto& row) { row[4] = entry("d", strings({"d", "100"})); },
+      [](auto& row) { row[2] = entry("bb", strings({})); },
+      [](auto& row) { row[2] = entry("bb", Buffer{}); },
+      [](auto& row) { row.erase(row.begin() + 3); },
+      [](auto& row) { row.resize(4); },
+      [](auto& row) { row.insert(row.begin() + 3, entry("stranger", strings({"s100000"}))); },
+      [](auto& row) { row.insert(row.begin() + 1, row[5]); },
+      [](auto& row) { row.push_back(entry("e", strings({"again"}))); },
+      [](auto& row) { row[3] = row[2]; },
+      [](auto& row) { std::swap(row[2], row[5]); },
+      [](auto& row) { row.clear(); },
+  };
+  for (const Change change : changes) {
+    Reading together(specs);
+    for (int64_t row = 0; row < 120; ++row) {
+      std::vector<Buffer> entries = usual(row);
+      // Once, and later again and again.
+      if (row == 7 || (row > 60 && row % 3 == 0)) change(entries);
+      Reading fresh(specs);
+      const RowProblem expected = fresh.add(example(entries)), found = together.add(example(entries));
+      CHECK_EQ(found.problem.fault, expected.problem.fault);
+      CHECK_EQ(found.slot, expected.slot);
+      CHECK_EQ(together.take(), fresh.take());
+    }
+  }
+}
+
+TEST("strings of one length need no ends, and get them once another length comes") {
+  for (const size_t width : {0, 1, 8, 16, 17, 39}) {
+    for (const size_t rows : {1, 15, 16, 17, 1100}) {
+      Reading reading({ragged("a", Kind::bytes), slot("b", Kind::bytes)});
+      std::string expected;
+      const auto add = [&](const std::string& value) {
+        CHECK(!reading.add(example({entry("a", strings({value, value})), entry("b", strings({value}))})));
+        expected += (expected.empty() ? "[" : " [") + value + "]";
+      };
+      for (size_t row = 0; row < rows; ++row) add(std::string(width, static_cast<char>('a' + row % 26)));
+      const std::vector<Column> even = reading.columns();
+      for (const Column& column : even) CHECK(!column.ends);
+      CHECK_EQ(even[0].strings(), 2 * rows);
+      CHECK_EQ(even[1].strings(), rows);
+      expected.clear();
+      for (size_t row = 0; row < rows; ++row) add(std::string(width, static_cast<char>('a' + row % 26)));
+      add(std::string(width + 1, 'x'));
+      add(std::string(width, 'y'));
+      const std::string found = reading.take();
+      CHECK_EQ(found.substr(found.find("b:")), "b: " + expected);
+    }
+  }
+}
+
 TEST("after records in any order, a length that comes again is not that of another record") {
   // The guess of a slot's header and the length that goes with it belong together.
   const std::vector<SlotSpec> specs = {slot("a", Kind::bytes), slot("b", Kind::bytes), slot("c", Kind::bytes)};

@@ -102,21 +102,11 @@ std::string bracketed(size_t begin, size_t end, Value&& value) {
   return out + "]";
 }
 
-inline Bytes string_at(const Column& column, size_t index) {
-  if (!column.viewed) {
-    const int64_t* ends = column.ends.data();
-    return {column.data.data() + ends[index], static_cast<size_t>(ends[index + 1] - ends[index])};
-  }
-  const BytesView& view = column.views[index];
-  const std::byte* begin = view.data != nullptr ? view.data : column.data.data() + view.offset;
-  return {begin, static_cast<size_t>(view.length)};
-}
-
 // How many values a column has.
 inline size_t values_of(const SlotSpec& spec, const Column& column) {
   if (spec.kind == Kind::ints) return column.ints.size();
   if (spec.kind == Kind::floats) return column.floats.size();
-  return column.viewed ? column.views.size() : column.ends.size() - 1;
+  return column.strings();
 }
 
 inline std::string shown(const SlotSpec& spec, const Column& column, size_t rows) {
@@ -135,7 +125,7 @@ inline std::string shown(const SlotSpec& spec, const Column& column, size_t rows
     out += bracketed(begin, end, [&](size_t i) {
       if (spec.kind == Kind::ints) return shown(column.ints.data()[i]);
       if (spec.kind == Kind::floats) return shown(column.floats.data()[i]);
-      return shown(string_at(column, i));
+      return shown(column.string(i));
     });
   }
   return out;
