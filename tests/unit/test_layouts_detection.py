@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import rekord as rk
 from rekord.codec.decode import decode
 from rekord.codec.encode import encode
+from rekord.dataset.manifest import read_manifest
 from rekord.errors import RekordError
 from rekord.layouts.detection import detection
+from rekord.schema.labelmap import read_label_map
 
 CLASSES = {1: "cat", 4: "dog"}
 
@@ -247,3 +250,10 @@ def test_a_box_that_has_no_area_once_it_is_stored_is_left_out(box):
     assert (len(derived.values["boxes"]), [remark.code for remark in derived.remarks]) == (0, ["H741"])
     failure = refused(lambda: detection(classes=CLASSES, bad_boxes="refuse").derive(given, "full"))
     assert (failure.code, failure.what) == ("E368", "box 0 has no area")
+
+
+def test_the_label_map_lies_beside_the_shards(tmp_path):
+    layout = detection(classes={1: "cat", 4: "dog"})
+    rk.write([row()], tmp_path / "out", layout=layout, progress=False)
+    assert read_label_map(tmp_path / "out" / "label_map.pbtxt") == {1: "cat", 4: "dog"}
+    assert "label_map.pbtxt" in read_manifest(str(tmp_path / "out")).companions

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from rekord.cli.render import clean, cut, whole_number
+from rekord.cli.transform_options import said_of
 from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ Hashed: TypeAlias = Annotated[
     list[str] | None, typer.Option("--hash", metavar="KEY=N", help="Values as one of N by their hash.")
 ]
 OneHots: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--one-hot", metavar="KEY", help="A class as a vector with one 1.")
+    list[str] | None,
+    typer.Option("--one-hot", metavar="KEY", help="A class as a vector with one 1; KEY=10 of ten numbers."),
 ]
 Weighed: TypeAlias = Annotated[
     list[str] | None, typer.Option("--tfidf", metavar="KEY", help="A text as sparse TF-IDF.")
@@ -88,44 +90,73 @@ def transforms(
     if not any((cast, standardize, bucketize, vocabulary, hashes, one_hot, tfidf, tokenize)):
         return []
     from rekord import transforms as make
+    from rekord.transforms.one_column import whole
 
-    size = 30_000 if vocab_size is None else vocab_size
+    size = 30_000 if vocab_size is None else whole("--vocab-size", vocab_size, least=3 if tokenize else 1)
+    if max_tokens is not None:
+        whole("--max-tokens", max_tokens, least=1)
+    asked: tuple[tuple[str, Sequence[str] | None, str, Callable[[str], Transform]], ...] = (
+        ("--cast", cast, "price=float32", lambda text: make.cast(*_pair(text))),
+        ("--standardize", standardize, "price", make.standardize),
+        ("--bucketize", bucketize, "age=18,65", lambda text: _bucketize(*_pair(text))),
+        ("--vocabulary", vocabulary, "city=cities.txt", lambda text: _vocabulary(*_pair(text))),
+        ("--hash", hashes, "user=1000", lambda text: _hash(*_pair(text))),
+        ("--one-hot", one_hot, "label=10", _one_hot),
+        ("--tfidf", tfidf, "text", lambda text: make.tfidf(text, size)),
+        ("--tokenize", tokenize, "text=words", lambda text: _tokenize(text, size, max_tokens)),
+    )
     made: list[Transform] = []
-    for key, value in _pairs("--cast", cast, "price=float32"):
-        made.append(make.cast(key, value))
-    for key in standardize or ():
-        made.append(make.standardize(key))
-    for key, value in _pairs("--bucketize", bucketize, "age=18,65"):
-        made.append(make.bucketize(key, _numbers("--bucketize", value)))
-    for key, value in _pairs("--vocabulary", vocabulary, "city=cities.txt"):
-        made.append(make.vocabulary(key, file=value))
-    for key, value in _pairs("--hash", hashes, "user=1000"):
-        made.append(make.hash_into(key, whole_number("--hash", do="--hash user=1000")(value)))
-    for key in one_hot or ():
-        made.append(make.one_hot(key))
-    for key in tfidf or ():
-        made.append(make.tfidf(key, size))
-    for text in tokenize or ():
-        key, _, how = text.partition("=")
-        made.append(make.tokenize(key, how or "words", size=size, max_length=max_tokens))
+    for option, texts, example, one in asked:
+        for text in texts or ():
+            with said_of(option, text, f"{option} {example}"):
+                made.append(one(text))
     return made
 
 
-def _pairs(option: str, given: Sequence[str] | None, example: str) -> list[tuple[str, str]]:
-    pairs = []
-    for text in given or ():
-        key, _, value = text.partition("=")
-        if not key or not value:
-            raise _refused(option, text, "a column and a value: KEY=VALUE", text, f"{option} {example}")
-        pairs.append((key, value))
-    return pairs
+def _bucketize(key: str, text: str) -> Transform:
+    from rekord.transforms import bucketize
 
-
-def _numbers(option: str, text: str) -> list[float]:
     try:
-        return [int(part) if part.strip("+-").isdigit() else float(part) for part in text.split(",")]
+        numbers = [int(part) if part.strip("+-").isdigit() else float(part) for part in text.split(",")]
     except ValueError:
-        raise _refused(option, text, "numbers, parted by commas", text, f"{option} age=18,65") from None
+        raise error("U605", expected="numbers, parted by commas") from None
+    return bucketize(key, numbers)
+
+
+def _vocabulary(key: str, path: str) -> Transform:
+    from rekord.transforms import vocabulary
+
+    return vocabulary(key, file=path)
+
+
+def _hash(key: str, text: str) -> Transform:
+    from rekord.transforms import hash_into
+
+    return hash_into(key, whole_number("--hash", do="")(text))
+
+
+def _one_hot(text: str) -> Transform:
+    """`label`, or `label=10` where nothing says how many classes there are."""
+    from rekord.transforms import one_hot
+
+    if "=" not in text:
+        return one_hot(text)
+    key, classes = _pair(text)
+    return one_hot(key, whole_number("--one-hot", do="")(classes))
+
+
+def _tokenize(text: str, size: int, max_tokens: int | None) -> Transform:
+    from rekord.transforms import tokenize
+
+    key, _, how = text.partition("=")
+    return tokenize(key, how or "words", size=size, max_length=max_tokens)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    if not key or not value:
+        raise error("U605", expected="a column and a value: KEY=VALUE")
+    return key, value
 
 
 def _refused(option: str, text: str, expected: str, found: str, do: str) -> RekordError:

@@ -145,7 +145,15 @@ def _converter(kind: Any) -> Callable[[Any], Any] | None:
     if pa.types.is_struct(kind):
         parts = {kind.field(i).name: _converter(kind.field(i).type) or _same for i in range(kind.num_fields)}
         return lambda value: {name: _or_null(parts[name], one) for name, one in value.items()}
-    return str
+    return span if pa.types.is_interval(kind) else str
+
+
+def span(value: Any) -> str:
+    """An interval as ISO 8601 writes it, in months, days and seconds."""
+    whole, part = divmod(abs(value.nanoseconds), 10**9)
+    seconds = f"{whole}.{part:09}".rstrip("0").rstrip(".")
+    sign = "-" if value.nanoseconds < 0 else ""
+    return f"P{value.months}M{value.days}DT{sign}{seconds}S"
 
 
 def _is_text(kind: Any) -> bool:

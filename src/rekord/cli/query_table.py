@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rekord.cli.preview import SHOWN_VALUES, of_bytes
-from rekord.cli.query_rows import unique
+from rekord.cli.query_rows import span, unique
 from rekord.cli.render import Piece, clean, cut
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def _cell(value: Any) -> str:
         return clean(of_bytes(value))
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, pa.MonthDayNano):
+        return span(value)
     if isinstance(value, dict):
         return cut("{" + ", ".join(f"{clean(name)}: {_cell(one)}" for name, one in value.items()) + "}")
     if isinstance(value, (list, tuple)):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from rekord.cli.render import clean, cut
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, UsageError, error
 
 if TYPE_CHECKING:
     from rekord.transforms.base import Transform
@@ -65,6 +67,8 @@ def pictures(
         return []  # what makes them is not loaded for nothing
     from rekord.transforms import pictures as forms
     from rekord.transforms import sizes
+    from rekord.transforms.arguments import one_of
+    from rekord.transforms.canvas import FILTERS
 
     for option, value, needs in (
         ("--resize-filter", resize_filter, resize),
@@ -95,37 +99,51 @@ def pictures(
         )
     made: list[Transform] = []
     if resize is not None:
-        height, width = _size("--resize", resize)
-        made.append(
-            sizes.resize(
-                height,
-                width,
-                filter=resize_filter or "bilinear",  # type: ignore[arg-type]
-                fit=resize_fit or "stretch",  # type: ignore[arg-type]
-            )
-        )
+        with said_of("--resize-filter", resize_filter or ""):
+            name = one_of("filter", resize_filter or "bilinear", tuple(FILTERS))
+        with said_of("--resize-fit", resize_fit or ""):
+            fit = one_of("fit", resize_fit or "stretch", sizes.FITS)
+        with said_of("--resize", resize, "--resize 224x224"):
+            made.append(sizes.resize(*_size(resize), filter=name, fit=fit))  # type: ignore[arg-type]
     if crop is not None:
-        made.append(sizes.crop(*_size("--crop", crop)))
+        with said_of("--crop", crop, "--crop 224x224"):
+            made.append(sizes.crop(*_size(crop)))
     if encode is not None:
-        made.append(_encode(encode))
+        with said_of("--encode", encode, "--encode jpeg:90"):
+            made.append(_encode(encode))
     if decode:
         made.append(forms.decode())
     if normalize:
-        made.append(
-            forms.normalize(
-                _channels("--mean", mean) if mean is not None else 0.0,
-                _channels("--std", std) if std is not None else 1.0,
-            )
-        )
+        with said_of("--mean", mean or "", "--mean 0.5,0.5,0.5"):
+            less = 0.0 if mean is None else _channels(mean)
+            forms.normalize(less)  # refused for its own sake
+        with said_of("--std", std or "", "--std 0.5,0.5,0.5"):
+            made.append(forms.normalize(less, 1.0 if std is None else _channels(std)))
     return made
 
 
-def _size(option: str, text: str) -> tuple[int, int]:
+@contextmanager
+def said_of(option: str, text: str, do: str | None = None) -> Iterator[None]:
+    """What an argument of a transform is refused for, said of the option that it came from."""
+    try:
+        yield
+    except UsageError as failure:
+        if failure.code != "U605":
+            raise
+        shown = cut(clean(repr(text)))
+        # Where names are known the transform says which one was meant: fit="crop".
+        meant = do or f"{option} {(failure.do or '').partition('=')[2].strip(chr(34))}"
+        raise error(
+            "U605", f"`{option}` cannot be {shown}", expected=failure.expected, found=shown, do=meant
+        ) from None
+
+
+def _size(text: str) -> tuple[int, int]:
     """`224x320` as height and width."""
     height, by, width = text.lower().replace("×", "x").partition("x")
     whole = [part.isascii() and part.isdigit() and len(part) < 7 for part in (height, width)]
     if not by or not all(whole):
-        raise _refused(option, text, "HEIGHTxWIDTH, in pixels", f"{option} 224x224")
+        raise error("U605", expected="HEIGHTxWIDTH, in pixels")
     return int(height), int(width)
 
 
@@ -137,20 +155,18 @@ def _encode(text: str) -> Transform:
     name = "jpeg" if name == "jpg" else name
     digits = number.isascii() and number.isdigit() and len(number) < 4
     if name not in FORMATS or (colon and not digits) or (colon and name == "png"):
-        raise _refused("--encode", text, "jpeg, jpeg:90, png, webp or webp:80", "--encode jpeg:90")
+        raise error("U605", expected="jpeg, jpeg:90, png, webp or webp:80")
     return encode(name, int(number) if colon else None)  # type: ignore[arg-type]
 
 
-def _channels(option: str, text: str) -> Any:
+def _channels(text: str) -> Any:
     """`0.5` or `0.5,0.5,0.5`, or the name `imagenet`."""
     if text == "imagenet":
         return text
     try:
         return tuple([float(part) for part in text.split(",")])
     except ValueError:
-        raise _refused(
-            option, text, "a number, or one for each channel, or imagenet", f"{option} 0.5,0.5,0.5"
-        ) from None
+        raise error("U605", expected="a number, or one for each channel, or imagenet") from None
 
 
 def _needs(option: str, beside: str) -> RekordError:
@@ -161,8 +177,3 @@ def _needs(option: str, beside: str) -> RekordError:
         found="only the one",
         do=f"add {beside}, or leave {option} out",
     )
-
-
-def _refused(option: str, text: str, expected: str, do: str) -> RekordError:
-    shown = cut(clean(repr(text)))
-    return error("U605", f"`{option}` cannot be {shown}", expected=expected, found=shown, do=do)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekord.dataset.infer import Kind
 from rekord.dataset.lazy_schema import LazySchema
-from rekord.dataset.manifest import check_shard, manifest_path, read_manifest
+from rekord.dataset.manifest import SplitPart, check_shard, manifest_path, read_manifest
 from rekord.dataset.names import check_complete, splits_of
 from rekord.dataset.read import PathLike, record_files
 from rekord.dataset.shards import Shards
@@ -20,7 +20,8 @@ from rekord.dataset.tfds_splits import tfds_listing
 from rekord.errors import error, located
 from rekord.schema import Schema
 from rekord.schema.tfds import INFO_NAME, read_tfds_folder
-from rekord.storage.anywhere import each, kind_of
+from rekord.storage.anywhere import ANYWHERE, each, kind_of
+from rekord.storage.files import Stat
 from rekord.storage.remote import is_remote
 
 if TYPE_CHECKING:
@@ -67,26 +68,24 @@ def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Data
     folder = os.fspath(path)
     if not isinstance(folder, str) or kind_of(manifest_path(folder)) != "file":
         return None
+    before = ANYWHERE.stat(manifest_path(folder))
     manifest = read_manifest(folder)
-    found: dict[str, list[tuple[str, int]]] = {}
-    for name, part in manifest.splits.items():
-        check = partial(_present, folder, allow_missing=allow_missing)
-        listed = list(zip(part.names(name), part.shards.bytes, strict=True))
-        present = each(check, listed, remote=is_remote(folder))
-        found[name] = [
-            (shard, records)
-            for shard, records in zip(present, part.shards.records, strict=True)
-            if shard is not None
-        ]
+    found = {
+        name: _shards(folder, name, part, allow_missing=allow_missing)
+        for name, part in manifest.splits.items()
+    }
+    if ANYWHERE.stat(manifest_path(folder)) != before:
+        # Another dataset was put in its place meanwhile: these shards may be of either.
+        return _listed(path, schema, allow_missing=allow_missing)
     if schema is None:
         with located(path=manifest_path(folder)):
             schema = Schema.from_dict(manifest.schema)
-    declared = LazySchema([shard for shards in found.values() for shard, _ in shards], schema, None)
+    declared = LazySchema([shard for shards in found.values() for shard in shards.paths], schema, None)
     digest = hashlib.sha256(manifest.to_json()).hexdigest()
     splits = [
         Split(
             name,
-            Shards([shard for shard, _ in shards], [records for _, records in shards]),
+            shards,
             declared,
             block_records=manifest.splits[name].block_records,
             digest=digest,
@@ -96,7 +95,27 @@ def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Data
     return Dataset(splits, declared, recorded=(folder, manifest.options.get("layout")))
 
 
-def _present(folder: str, listed: tuple[str, int], *, allow_missing: bool) -> str | None:
+def _shards(folder: str, name: str, part: SplitPart, *, allow_missing: bool) -> Shards:
+    """The shards of a split that a manifest lists, as they are now: ones that replace them later are not read."""
+    check = partial(_present, folder, allow_missing=allow_missing)
+    listed = list(zip(part.names(name), part.shards.bytes, strict=True))
+    present = each(check, listed, remote=is_remote(folder))
+    known = [
+        (path, records, (stat.size_bytes, stat.mtime_ns, stat.identity))
+        for (path, stat), records in (
+            (one, records)
+            for one, records in zip(present, part.shards.records, strict=True)
+            if one is not None
+        )
+    ]
+    return Shards(
+        [path for path, _, _ in known],
+        [records for _, records, _ in known],
+        stamps=[stamp for _, _, stamp in known],
+    )
+
+
+def _present(folder: str, listed: tuple[str, int], *, allow_missing: bool) -> tuple[str, Stat] | None:
     return check_shard(folder, *listed, allow_missing=allow_missing)
 
 

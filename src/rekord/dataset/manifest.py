@@ -15,7 +15,7 @@ from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.refuse import shown
 from rekord.storage.anywhere import ANYWHERE
-from rekord.storage.files import Storage
+from rekord.storage.files import Stat, Storage
 
 MANIFEST = "rekord.json"
 FOLDER = ".rekord"
@@ -117,15 +117,16 @@ def _is_file_name(name: str) -> bool:
     return os.path.basename(name) == name and name not in ("", ".", "..") and name.isprintable()
 
 
-def check_shard(folder: str, name: str, size_bytes: int, *, allow_missing: bool) -> str | None:
+def check_shard(folder: str, name: str, size_bytes: int, *, allow_missing: bool) -> tuple[str, Stat] | None:
     """The path of a shard that is as long as the manifest says; None where it is missing and may be."""
     path = os.path.join(folder, name)
     try:
-        found = ANYWHERE.stat(path).size_bytes
+        stat = ANYWHERE.stat(path)
     except RekordError as failure:
         if allow_missing and failure.code == "X501":
             return None
         raise
+    found = stat.size_bytes
     if found != size_bytes:
         raise error(
             "X516",
@@ -135,7 +136,7 @@ def check_shard(folder: str, name: str, size_bytes: int, *, allow_missing: bool)
             likely="the file was cut off, or the copy of it was" if found < size_bytes else None,
             do=f"copy {name} again, or write the dataset again",
         )
-    return path
+    return path, stat
 
 
 def _refused(path: str, expected: str, found: str) -> RekordError:

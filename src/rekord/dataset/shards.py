@@ -58,7 +58,7 @@ class Shards:
     """The shards of a split. Counts and indexes are looked up when they are needed; safe to share by threads.
 
     Where `counts` come from a file, `told_by` is its name. Of shards elsewhere blocks of `block_records` are fetched
-    whole, where that is given.
+    whole, where that is given. `stamps` are those of the files when the counts were found to fit them.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Shards:
         *,
         told_by: str = MANIFEST,
         block_records: int | None = None,
+        stamps: Sequence[Stamp] = (),
     ) -> None:
         self.paths = tuple(paths)
         self.remote = any(is_remote(path) for path in self.paths)
@@ -76,7 +77,7 @@ class Shards:
         self._told_by = told_by
         self._counts = self._told
         self._starts: Ids | None = None
-        self._stamps: dict[int, Stamp] = {}
+        self._stamps: dict[int, Stamp] = dict(enumerate(stamps))
         self._open: OrderedDict[int, _Opened] = OrderedDict()
         self._looked: dict[int, float] = {}  # when shards elsewhere were last asked whether they changed
         self._blocks = Blocks() if block_records is None else Blocks(KEPT_BYTES)

@@ -299,7 +299,8 @@ class _Run:
     def _tally(self) -> Tally:
         tally: Tally | None = getattr(self._tallies, "own", None)
         if tally is None:
-            tally = Tally(self._staging.folder if self._wanted.storage is LOCAL else None)
+            watched = self._watch is not None and self._wanted.storage is LOCAL
+            tally = Tally(self._staging.folder if watched else None)
             self._tallies.own = tally
         return tally
 

@@ -84,6 +84,11 @@ class Detection:
         object.__setattr__(self, "names", dict(self.classes))
 
     @property
+    def class_names(self) -> dict[int, str]:
+        """The classes by id, for the label map beside the shards."""
+        return self.names
+
+    @property
     def name(self) -> str:
         return "detection"
 

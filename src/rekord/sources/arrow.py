@@ -28,7 +28,7 @@ from rekord.sources.tables import (
     without_merging,
 )
 
-EXTENSIONS = (".arrow", ".feather", ".ipc")
+EXTENSIONS = (".arrow", ".arrows", ".feather", ".ipc")
 _FILE = b"ARROW1"
 
 

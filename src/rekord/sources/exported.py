@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -106,7 +107,7 @@ def _restored(array: Any, feature: Feature) -> Any:
 
     if isinstance(feature, Sparse) and pa.types.is_struct(array.type) and not array.null_count:
         indices, values = [array.field(name) for name in ("indices", "values")]
-        if not indices.null_count and not values.null_count:
+        if not any(part.null_count or part.flatten().null_count for part in (indices, values)):
             return SparseColumn(_ragged(indices), _ragged(values), feature.size)
     if isinstance(feature, Sparse):
         rows = array.to_pylist()
@@ -118,14 +119,18 @@ def _restored(array: Any, feature: Feature) -> Any:
         return _numbers(array, feature)
     if feature.shape == () or feature.shape == (None,):
         return array  # strings and single numbers: the encoder takes them from Arrow as they lie
-    rows = array.to_pylist()
+    return _rows(array, feature)
+
+
+def _rows(array: Any, feature: Feature) -> list[Any]:
+    rows: list[Any] = array.to_pylist()
     if None in feature.shape[1:] and not getattr(feature, "partitions", ()):
         return [None if row is None else _shaped(row, feature.shape) for row in rows]
     return rows
 
 
 def _shaped(values: list[Any], shape: tuple[int | None, ...]) -> Any:
-    """Strings of which only the first dimension of all is in a table: flat."""
+    """Values that are flat in a table, because not the first of their dimensions is the one that varies."""
     out = np.empty(len(values), object)
     out[:] = values
     try:
@@ -137,26 +142,58 @@ def _shaped(values: list[Any], shape: tuple[int | None, ...]) -> Any:
 def _numbers(array: Any, feature: Feature) -> Any:
     """Numbers of one shape, or of one with a dimension that varies, as arrays."""
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-    outer = array
-    while hasattr(array.type, "value_type"):
-        array = array.flatten()  # leaves out what is behind a hole
-    if array.null_count:
-        return outer.to_pylist()  # a hole inside of a value: its row says so
-    flat = array.to_numpy(zero_copy_only=False)
     dtype = getattr(feature, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype.kind == "c":
-        flat = flat.view(dtype)  # in tables, pairs
+    pairs = isinstance(dtype, np.dtype) and dtype.kind == "c"  # in tables, complex numbers are pairs
+    flat = _flat(array, _list_sizes(feature.shape, pairs=pairs))
+    if flat is None:
+        return _rows(array, feature)  # somebody changed the table: the row that does not fit says so
+    if pairs:
+        flat = flat.view(dtype)
     elif isinstance(dtype, np.dtype) and dtype.name == "bfloat16":
         flat = flat.astype(dtype)  # in tables, float32
     if None in feature.shape:
-        return _varying(outer, flat, feature.shape, valid)
-    there = len(outer) if valid is None else int(valid.sum())
+        return _varying(array, flat, feature.shape, valid)
+    there = len(array) if valid is None else int(valid.sum())
     dense = flat.reshape(there, *feature.shape)
     if valid is None:
         return dense
-    spread = np.zeros((len(outer), *dense.shape[1:]), dense.dtype)
+    spread = np.zeros((len(array), *dense.shape[1:]), dense.dtype)
     spread[valid] = dense
     return Optional(spread, valid)
+
+
+class _Size(NamedTuple):
+    """How long the lists of one level are: exactly so long, or a multiple of it."""
+
+    size: int
+    exact: bool
+
+
+def _list_sizes(shape: tuple[int | None, ...], *, pairs: bool) -> list[_Size]:
+    """The lists that values of a shape are in a table, from the outermost one on."""
+    if None in shape[1:]:
+        levels = [_Size(math.prod(size for size in shape if size is not None), exact=False)]  # flat
+    else:
+        levels = [_Size(1, exact=False) if size is None else _Size(size, exact=True) for size in shape]
+    return [*levels, _Size(2, exact=True)] if pairs else levels
+
+
+def _flat(array: Any, levels: list[_Size]) -> Any:
+    """The numbers of nested lists, one behind the other; None where a list is not as long as it should be."""
+    for depth, level in enumerate(levels):
+        if (depth and array.null_count) or not _are(array, level):
+            return None
+        array = array.flatten()  # leaves out what is behind a hole
+    return None if array.null_count else array.to_numpy(zero_copy_only=False)
+
+
+def _are(array: Any, level: _Size) -> bool:
+    from pyarrow import compute
+
+    lengths = compute.list_value_length(array).drop_null().to_numpy(zero_copy_only=False)
+    if level.exact or not level.size:
+        return bool((lengths == level.size).all())
+    return not (lengths % level.size).any()
 
 
 def _varying(outer: Any, flat: Any, shape: tuple[int | None, ...], valid: Any) -> Any:

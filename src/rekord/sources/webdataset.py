@@ -7,7 +7,7 @@
     000017.npy   npy        an array
 
 Another extension is a column of that name that holds bytes. Of two extensions the first names the column:
-`000017.left.jpg` is `left`. `filename` is the name up to the dot.
+`000017.left.jpg` is `left`. `filename` is the name up to the dot, unless JSON says it.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def _row(path: str, file: SourceFile, position: int, sample: list[_Member]) -> t
 
 
 def _values(path: str, sample: list[_Member]) -> tuple[dict[str, Any], set[str]]:
-    values: dict[str, Any] = {"filename": sample[0].key}
+    values: dict[str, Any] = {}
     pictures: set[str] = set()
     kinds = {member.extension for member in sample}
     for member in sample:
@@ -271,10 +271,11 @@ def _values(path: str, sample: list[_Member]) -> tuple[dict[str, Any], set[str]]
             found = {name: member.data}
             pictures.add(name)
         for name, value in found.items():
-            if name in values:
+            # A text can be the whole name that the key was made of; nothing else is a name.
+            if name in values or (name == "filename" and not isinstance(value, (str, type(None)))):
                 raise _twice(path, member, name)
             values[name] = value
-    return values, pictures
+    return {"filename": sample[0].key, **values}, pictures
 
 
 def _decoded(path: str, member: _Member, kind: str, column: str) -> dict[str, Any]:

@@ -34,7 +34,7 @@ _OTHERS = re.compile(
     | pbtxt | prototxt | textproto | proto | pb | labels | names | vocab     # schemas and label maps
     | idx | index | tfindex | crc | md5 | sha1 | sha256 | done | lock        # what tools keep beside records
     | py | pyc | ipynb | sh | c | cc | cpp | h | java | js | ts | go | rs | r
-    | parquet | orc | avro | arrow | feather | np[yz] | h5 | hdf5 | mat | pkl | pickle | db | sqlite
+    | parquet | orc | avro | arrows? | feather | np[yz] | h5 | hdf5 | mat | pkl | pickle | db | sqlite
     | tar | tgz | array_record | arrayrecord | riegeli | safetensors | ckpt | meta | pt | pth | zip | 7z | rar
     | jpe?g | png | gif | bmp | webp | tiff? | svg | pdf | wav | mp3 | flac | ogg | mp4 | avi | mov | mkv
     | tmp | temp | part | partial | crdownload | swp | bak                   # unfinished, or put aside

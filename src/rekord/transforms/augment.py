@@ -24,7 +24,7 @@ from rekord.transforms.base import Row
 from rekord.transforms.canvas import Pixels, loaded
 from rekord.transforms.moves import Size
 from rekord.transforms.picture_binding import Known, bind_pictures
-from rekord.transforms.picture_row import _OUTLINE, Work, _ids
+from rekord.transforms.picture_row import Work, _ids
 
 Roll: TypeAlias = Callable[[str], float]
 """A number from 0 up to 1 for each name, always the same."""
@@ -34,6 +34,8 @@ AUGMENTATIONS = ("flip", "crop", "rotate", "colour")
 _MOVES = ("flip", "crop", "rotate")
 _SPELLINGS = {"color": "colour"}
 _TOP_OF_16_BITS = 65_535.0
+_ANY = Image()
+_OUTLINE = Mask(classes=256)
 
 
 def roll_of(*words: object) -> Roll:
@@ -49,7 +51,9 @@ def roll_of(*words: object) -> Roll:
 
 def checked_augmentations(given: object) -> tuple[str, ...]:
     """The names of augmentations, each once."""
-    names = [given] if isinstance(given, str) else list(given) if isinstance(given, (list, tuple)) else [given]
+    names = (
+        [given] if isinstance(given, str) else list(given) if isinstance(given, (list, tuple)) else [given]
+    )
     made = [_SPELLINGS.get(one, one) if isinstance(one, str) else one for one in names]
     for one in made:
         if one not in AUGMENTATIONS:
@@ -120,7 +124,7 @@ class Varying(Work):
         if value is None:
             return
         try:
-            data = value if isinstance(value, bytes) else stored_image(value, Image())
+            data = value if isinstance(value, bytes) else stored_image(value, _ANY)
             facts = _core.look(data, False)
             size = (facts.height, facts.width)
             pixels = loaded(data, None, "nearest")
@@ -137,22 +141,21 @@ class Varying(Work):
             for name, mask in self.layers.masks.items():
                 if row.get(name) is not None:
                     row[name] = MadeMask(grey_png(turned_ids(_ids(row[name], mask, size, name), turn)))
-            self._boxes(row, TurnedFrame(size, turn))
+            self._boxes(row, TurnedFrame(size, turn))  # type: ignore[arg-type]
             self._turn_outlines(row, size, turn)
 
     def _turn_outlines(self, row: Row, size: Size, turn: Turn) -> None:
         for name in self.layers.outlines:
             if row.get(name) is not None:
-                row[name] = [_outline(bytes(data), _OUTLINE, size, name, turn) for data in row[name]]
-
-
-def _outline(data: bytes, mask: Mask, size: Size, name: str, turn: Turn) -> bytes:
-    return grey_png(turned_ids(_ids(data, mask, size, name), turn))
+                found = [_ids(bytes(data), _OUTLINE, size, name) for data in row[name]]
+                row[name] = [grey_png(turned_ids(ids, turn)) for ids in found]
 
 
 def recolour(pixels: Pixels, roll: Roll) -> None:
     """Another brightness, contrast and saturation; alpha stays."""
-    brightness, contrast, saturation = [_factor(roll, one) for one in ("brightness", "contrast", "saturation")]
+    brightness, contrast, saturation = [
+        _factor(roll, one) for one in ("brightness", "contrast", "saturation")
+    ]
     image: Any = pixels.image
     if image.mode == "F":  # grey of 16 bits
         values = np.asarray(image) * brightness

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image as Pillow
 
 from rekord.codec.nested import Array
-from rekord.transforms.moves import Frame, Size
+from rekord.transforms.moves import Size
 
 _BLOCK_PIXELS = 1 << 20
 
@@ -62,9 +62,15 @@ class Turn(NamedTuple):
 
 def turned_image(image: Any, turn: Turn) -> Any:
     """The pixels of an image after a turn."""
-    if turn.is_flip:
-        return image.transpose(Pillow.Transpose.FLIP_LEFT_RIGHT) if turn.a < 0 else image
-    return image.transform(image.size, Pillow.Transform.AFFINE, tuple(turn), Pillow.Resampling.BICUBIC)
+    width, height = image.size
+    if turn.b or turn.d:
+        return image.transform(image.size, Pillow.Transform.AFFINE, tuple(turn), Pillow.Resampling.BILINEAR)
+    if not turn.is_flip:
+        # Upright, which is several times as fast in this way.
+        left, right = sorted((turn.c, turn.c + turn.a * width))
+        box = (max(left, 0.0), max(turn.f, 0.0), min(right, width), min(turn.f + turn.e * height, height))
+        image = image.resize(image.size, Pillow.Resampling.BILINEAR, box=box)
+    return image.transpose(Pillow.Transpose.FLIP_LEFT_RIGHT) if turn.a < 0 else image
 
 
 def turned_ids(ids: Array, turn: Turn) -> Array:
@@ -81,14 +87,12 @@ def turned_ids(ids: Array, turn: Turn) -> Array:
     return out
 
 
-class TurnedFrame(Frame):
-    """What is given in coordinates, after a turn."""
+class TurnedFrame:
+    """What `Frame` is for moves: brings along what is given in coordinates."""
 
     def __init__(self, size: Size, turn: Turn) -> None:
-        super().__init__(size)
         self._sides = np.array([size[1], size[0]], np.float64)
         self._turn = turn
-        self.is_moved = True
 
     @property
     def area_scale(self) -> float:

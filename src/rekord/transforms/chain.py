@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Any
 
-from rekord.errors import error
+import msgspec
+
+from rekord.errors import RekordError, error
 from rekord.schema import Schema
 from rekord.schema.refuse import shown
-from rekord.transforms.base import Bound, Transform, apply_all
+from rekord.transforms.base import Bound, Row, Transform, apply_all
 from rekord.transforms.picture_binding import PictureTransform, bind_pictures
 
 
@@ -40,7 +42,7 @@ class Chain:
                 schema = bound.schema
                 continue
             for step in steps:
-                bounds.append(step.bind(schema))
+                bounds.append(_bound(step, schema))
                 schema = bounds[-1].schema
         if len(bounds) == 1:
             return bounds[0]
@@ -49,8 +51,43 @@ class Chain:
         return Bound(schema, partial(apply_all, tuple(bounds)), known)
 
 
+def _bound(step: Transform, schema: Schema) -> Bound:
+    bound = step.bind(schema)
+    is_ours = type(step).__module__.partition(".")[0] == __name__.partition(".")[0]
+    return bound if is_ours else replace(bound, apply=_Guarded(step.name, bound.apply))
+
+
+@dataclass(frozen=True)
+class _Guarded:
+    """The function of somebody's own transform, whose failures are bad rows."""
+
+    name: str
+    apply: Callable[[Row], Row]
+
+    def __call__(self, row: Row) -> Row:
+        try:
+            made: object = self.apply(row)
+        except RekordError:
+            raise
+        except Exception as failure:
+            raise self._failed(f"{type(failure).__name__}: {failure}"[:60]) from failure
+        if not isinstance(made, dict):
+            raise self._failed(shown(made))
+        return made
+
+    def _failed(self, found: str) -> RekordError:
+        return error(
+            "E380",
+            f"the transform `{self.name}` failed for a row",
+            expected="a row of the schema that it makes, as a dict",
+            found=found,
+            do="mend the transform",
+        )
+
+
 def chain(*steps: Transform) -> Chain:
     """Transforms, to be applied in this order."""
+    flat: list[Transform] = []
     for step in steps:
         if not isinstance(step, Transform):
             raise error(
@@ -60,18 +97,29 @@ def chain(*steps: Transform) -> Chain:
                 found=shown(step),
                 do="rk.transforms.resize(224, 224); a function of your own goes to map=",
             )
-    return Chain(tuple(steps))
+        flat.extend(step.steps if isinstance(step, Chain) else [step])
+    return Chain(tuple(flat))
 
 
 def described(step: Transform) -> dict[str, Any]:
     """A transform as the manifest holds it."""
-    return {"name": step.name, **step.options()}
+    told = {"name": step.name, **step.options()}
+    try:
+        msgspec.json.encode(told)
+    except (TypeError, ValueError) as failure:
+        raise error(
+            "U605",
+            f"the options of `{step.name}` cannot stand in a manifest",
+            expected="numbers, texts, lists and dicts, as JSON has them",
+            found=str(failure)[:60],
+            do="have options() return what makes the transform again",
+        ) from failure
+    return told
 
 
-def as_chain(transforms: Transform | Sequence[Transform]) -> Chain:
+def as_chain(transforms: Transform | Iterable[Transform]) -> Chain:
     """What a person gave, a transform or several, as one chain."""
     if isinstance(transforms, Chain):
         return transforms
-    if isinstance(transforms, Transform):
-        return chain(transforms)
-    return chain(*transforms)
+    several = isinstance(transforms, Iterable) and not isinstance(transforms, (Transform, str, Mapping))
+    return chain(*transforms) if several else chain(transforms)  # type: ignore[misc, arg-type]

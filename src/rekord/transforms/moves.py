@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -67,22 +68,21 @@ def _places(before: int, begin: float, length: float, after: int) -> Array:
 class Frame:
     """Where the picture as it was lies in the picture as it is, to bring along what is given in coordinates."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: Size, moves: Sequence[Move] = ()) -> None:
         self._before = size
         self._after = size
         self._scale = np.ones(2)
         self._shift = np.zeros(2)
         self._seen = np.array([[0.0, 0.0], size])  # the first and the last corner of what was not cut off
-        self.is_moved = False
+        for move in moves:
+            self._move(move)
 
-    def move(self, move: Move) -> None:
-        """One more."""
+    def _move(self, move: Move) -> None:
         begin, scale, at = np.array(move.part[:2]), np.array(move.scale), np.array(move.at)
         self._scale = self._scale * scale
         self._shift = (self._shift - begin) * scale + at
         self._seen = np.clip((self._seen - begin) * scale + at, at, at + np.array(move.inner))
         self._after = move.size
-        self.is_moved = True
 
     @property
     def area_scale(self) -> float:

@@ -54,7 +54,8 @@ class OneHot(OneColumn):
         feature = self.source_of(before, (Label, Int64), "a Label, or whole numbers")
         classes = self.classes or (feature.count if isinstance(feature, Label) else None)
         if classes is None:
-            raise self.misfit("a Label, or the number of classes: classes=10", feature)
+            do = f"one_hot({self.column!r}, classes=10), or --one-hot {self.column}=10, if there are 10"
+            raise self.misfit("a Label, or the number of classes", feature, do)
         if classes > _MOST_CLASSES or len(feature.shape) > 1:
             raise self.misfit(
                 f"at most {_MOST_CLASSES:,} classes, and lists of at most one dimension", feature

@@ -69,7 +69,9 @@ class OneColumn:
             )
         return feature
 
-    def misfit(self, wanted: str, feature: Feature) -> RekordError:
+    def misfit(
+        self, wanted: str, feature: Feature, do: str = "name another column, or `cast` it first"
+    ) -> RekordError:
         """The refusal of a column for what it holds."""
         verb = getattr(self, "name", "a transform")
         return refuse(
@@ -78,7 +80,7 @@ class OneColumn:
             column=self.column,
             expected=wanted,
             found=f"{feature!r}"[:60],
-            do="name another column, or `cast` it first",
+            do=do,
         )
 
     def shared(self, feature: Feature) -> dict[str, Any]:

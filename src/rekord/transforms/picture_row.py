@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -52,6 +52,9 @@ class Step(Protocol):
     def filter(self) -> str: ...
 
 
+_Planned: TypeAlias = tuple[Step, "Move | None"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Output:
     """What becomes of the pixels in the end."""
@@ -97,45 +100,51 @@ class Work:
         if value is None and self.feature.has_default:
             value = self.feature.default
         if value is None:
+            for mask in self.layers.masks:
+                self._mask(row, mask, None, [])
             return row
         try:
             # An array or a file is taken too, as the encoder takes them; no format is asked of it yet.
             data = value if isinstance(value, bytes) else stored_image(value, _ANY)
-            size, frame, moves = self._draw(row, data)
+            size, moves = self._draw(row, data)
         except Unfit as unfit:
             raise unfit.told(name) from unfit.__cause__
-        self._masks(row, size, moves)
-        if frame.is_moved:
-            self._boxes(row, frame)
+        for mask in self.layers.masks:
+            self._mask(row, mask, size, moves)
+        if moves and self.layers.boxes:
+            self._boxes(row, Frame(size, moves))
             self._outlines(row, size, moves)
         return row
 
-    def _draw(self, row: Row, data: bytes) -> tuple[Size, Frame, list[Move]]:
-        """The image itself; the size that it had, and what has become of its pixels."""
+    def _draw(self, row: Row, data: bytes) -> tuple[Size, list[Move]]:
+        """The image itself; the size that it had, and where its pixels went."""
         facts = _core.look(data, False)
-        size = before = (facts.height, facts.width)
-        frame = Frame(size)
-        planned: list[tuple[Step, Move | None]] = []
-        for step in self.steps if 0 not in size else ():
-            move = step.move(size)
-            if step.changes(move):
-                planned.append((step, move))
-            if move is not None:
-                frame.move(move)
-                size = move.size
+        before = (facts.height, facts.width)
+        planned, size = self._planned(before)
         format = FORMATS.get(facts.format, "png")
         made = self._format(format)
         # Pixels that stay as they are keep the bytes that they were in.
         kept = not planned and made == format and (self.output.format in (None, "png"))
         if self.output.form == "encoded" and kept and facts.fault == _core.PictureFault.NONE:
             row[self.layers.image] = data
-            return before, frame, []
+            return before, []
         first = planned[0] if planned else None
         pixels = loaded(data, first[1] if first else None, first[0].filter if first else "nearest")
         for step, move in planned:
             step.paint(pixels, move)
         self._store(row, pixels, size, data, format, made)
-        return before, frame, [move for _, move in planned if move is not None]
+        return before, _moves(planned)
+
+    def _planned(self, size: Size) -> tuple[list[_Planned], Size]:
+        """What is to be done to a picture of this size, and the size that it has then."""
+        planned: list[_Planned] = []
+        for step in self.steps if 0 not in size else ():
+            move = step.move(size)
+            if step.changes(move):
+                planned.append((step, move))
+            if move is not None:
+                size = move.size
+        return planned, size
 
     def _format(self, own: str) -> str:
         made = self.output.format or own
@@ -153,7 +162,7 @@ class Work:
         said: dict[str, Any] = {"height": size[0], "width": size[1]}
         if made != format:
             said["format"] = made.upper() if str(row.get(told.get("format", ""))).isupper() else made
-        if self.output.form == "encoded":
+        if self.output.form == "encoded" and "digest" in told:
             said["digest"] = hashlib.sha256(row[name]).hexdigest()
         if channels is not None:
             said |= {"channels": channels, "colorspace": _COLOURS.get(channels)}
@@ -170,18 +179,29 @@ class Work:
 
     # What lies on it.
 
-    def _masks(self, row: Row, size: Size, moves: list[Move]) -> None:
+    def _mask(self, row: Row, name: str, size: Size | None, moves: list[Move]) -> None:
+        """A mask on an image of this size; where the image is missing it goes by its own."""
+        mask = self.layers.masks[name]
+        data = row.get(name)
+        if data is None and mask.has_default:
+            data = row[name] = mask.default
+        if data is None:
+            return
+        if size is None:
+            try:
+                data = data if isinstance(data, bytes) else stored_mask(data, mask)
+                facts = _core.look(data, False)
+                size = (facts.height, facts.width)
+                moves = _moves(self._planned(size)[0])
+            except Unfit as unfit:
+                raise unfit.told(name) from unfit.__cause__
         encoded = self.output.form == "encoded"
-        for name, mask in self.layers.masks.items():
-            data = row.get(name)
-            if data is None and mask.has_default:
-                data = row[name] = mask.default
-            if data is None or (encoded and not moves):
-                continue
-            ids = _ids(data, mask, size, name)
-            for move in moves:
-                ids = moved_ids(ids, move, mask.ignore or 0)
-            row[name] = MadeMask(grey_png(ids)) if encoded else ids
+        if encoded and not moves:
+            return
+        ids = _ids(data, mask, size, name)
+        for move in moves:
+            ids = moved_ids(ids, move, mask.ignore or 0)
+        row[name] = MadeMask(grey_png(ids)) if encoded else ids
 
     def _boxes(self, row: Row, frame: Frame) -> None:
         kept: Array | None = None
@@ -218,6 +238,10 @@ class Work:
                     ids = moved_ids(ids, move, 0)
                 made.append(grey_png(ids))
             row[name] = made
+
+
+def _moves(planned: Sequence[_Planned]) -> list[Move]:
+    return [move for _, move in planned if move is not None]
 
 
 def _ids(value: Any, mask: Mask, size: Size, name: str) -> Array:

@@ -120,9 +120,9 @@ def normalize(
     mean="imagenet" stands for the mean and the deviation of ImageNet's pixels from 0 to 1. Each value is reckoned in
     double precision, and rounded once. Numbers are for `standardize`.
     """
-    if "imagenet" in (mean, std):
-        mean = IMAGENET_MEAN if mean in ("imagenet", 0.0) else mean
-        std = IMAGENET_STD if std in ("imagenet", 1.0) else std
+    if _is_one_of(mean, "imagenet") or _is_one_of(std, "imagenet"):
+        mean = IMAGENET_MEAN if _is_one_of(mean, "imagenet", 0.0) else mean
+        std = IMAGENET_STD if _is_one_of(std, "imagenet", 1.0) else std
     made = Normalize(
         mean=numbers("mean", mean),
         std=numbers("std", std),
@@ -132,6 +132,10 @@ def normalize(
     if 0 in made.std:
         raise refused("std", std, "numbers other than 0: it is divided by them", "std=1.0")
     return made
+
+
+def _is_one_of(value: object, *known: str | float) -> bool:
+    return isinstance(value, (str, int, float)) and value in known  # an array would be compared one by one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +249,7 @@ def _no_size(transform: str, column: str) -> RekordError:
         column=column,
         expected="a tensor of one shape",
         found="images, whose sizes no schema says",
-        do=f"rk.transforms.resize(224, 224) before `{transform}`",
+        do=f"resize before `{transform}`: rk.transforms.resize(224, 224), or --resize 224x224",
     )
 
 

@@ -47,7 +47,7 @@ def hugging_face(
             "with_", path, '"words", "whitespace", or the path of a tokenizer.json', 'with_="words"'
         )
     data = read_bounded(place, "U694")
-    _loaded(data, place, max_length)  # refused here, before any row is read
+    _check_length(_loaded(data, place, max_length), max_length)  # refused here, before any row is read
     return TokenizerFile(column=column, data=data, max_length=max_length, pad=pad, into=into, keep=keep)
 
 
@@ -80,7 +80,8 @@ class TokenizerFile(OneColumn):
         data = companion(options, folder, "tokenizer", "sha256", "U694")
         rest = {name: value for name, value in options.items() if name not in ("tokenizer", "sha256")}
         rest["max_length"], rest["pad"] = checked_length(rest.get("max_length"), rest.get("pad"))
-        _loaded(data, f"{folder}/{options['tokenizer']}", rest["max_length"])
+        tokenizer = _loaded(data, f"{folder}/{options['tokenizer']}", rest["max_length"])
+        _check_length(tokenizer, rest["max_length"])
         return cls(data=data, **rest)
 
     def bind(self, before: Schema) -> Bound:
@@ -148,18 +149,30 @@ def _loaded(data: bytes, path: str, max_length: int | None) -> Any:
         if max_length is not None:
             tokenizer.enable_truncation(max_length)
             tokenizer.no_padding()
+        filled = tokenizer.padding or {}
     except BaseException as failure:
         if not _is_the_tokenizers(failure):
             raise
-        raise _no_tokenizer(path, failure) from None
+        raise _no_tokenizer(path, f"{type(failure).__name__}: {failure}") from None
+    most = max(filled.get("length") or 0, filled.get("pad_to_multiple_of") or 0)
+    if most > _MOST_LENGTH:
+        raise _no_tokenizer(path, f"texts that are filled up to {most:,} ids")
     return tokenizer
 
 
-def _no_tokenizer(path: str, failure: BaseException) -> RekordError:
+def _check_length(tokenizer: Any, max_length: int | None) -> None:
+    """Nothing would be cut where not even what is added at the ends has a place."""
+    added = tokenizer.num_special_tokens_to_add(False)
+    if max_length is not None and max_length < added:
+        expected = f"a length of {added:,} or more: the tokenizer adds {added:,} ids to each text"
+        raise unusable("max_length", max_length, expected, "max_length=128")
+
+
+def _no_tokenizer(path: str, found: str) -> RekordError:
     return error(
         "U694",
         location=Location(path=path or None),
         expected="a tokenizer.json, as `Tokenizer.save` of Hugging Face's tokenizers writes it",
-        found=f"{type(failure).__name__}: {failure}"[:60],
+        found=found[:60],
         do="name another file, or save the tokenizer again",
     )

@@ -126,7 +126,7 @@ def exported(
     """The same on a storage that was given."""
     place = _path(out)
     chosen, one_file = chosen_format(place, format)
-    options = _options(chosen, labels, shard_size, threads, on_records)
+    options = _options(chosen, labels, shard_size, on_records)
     wanted = None if columns is None else _columns(columns)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise _refused("limit", limit, "a whole number from 1", "limit=1000")
@@ -218,7 +218,6 @@ def _options(
     format: Format,
     labels: object,
     shard_size: str | int | None,
-    threads: int | None,
     on_records: Callable[[int], None] | None,
 ) -> Options:
     if labels not in ("ids", "names"):
@@ -235,7 +234,6 @@ def _options(
     return Options(
         labels="names" if labels == "names" else "ids",
         shard_bytes=shard_bytes,
-        threads=threads,
         on_records=on_records or (lambda _: None),
     )
 

@@ -53,7 +53,9 @@ def larger(job: Job, sample: Sample, rows: int | None) -> Iterator[Larger]:
 def _decoded(job: Job, layout: Shaped, sample: Sample, raw: list[str], rows: int | None) -> Iterator[Larger]:
     """Raw pixels beside the same pictures without the step that decodes them."""
     steps = layout.chain.steps
-    last = next(step for step in steps if isinstance(step, (Decode, Normalize)))
+    last = next((step for step in steps if isinstance(step, (Decode, Normalize))), None)
+    if last is None:
+        return  # somebody's own transform: what there would be without it nobody knows
     encoded = Chain(tuple([step for step in steps if not isinstance(step, (Decode, Normalize))]))
     other = replace(job, layout=Shaped(layout.layout, encoded), index=())
     compared = sample_of(other, rows)

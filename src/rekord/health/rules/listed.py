@@ -134,11 +134,12 @@ def manifest_findings(
         missing = []
         for number, name in enumerate(part.names(split)):
             try:
-                path = check_shard(listing.folder, name, part.shards.bytes[number], allow_missing=True)
+                there = check_shard(listing.folder, name, part.shards.bytes[number], allow_missing=True)
             except RekordError as failure:
                 yield Finding.from_error(failure)
                 continue
-            if path is None:
+            path = os.path.join(listing.folder, name)
+            if there is None:
                 missing.append(number)
             elif (count := records.get(os.path.normpath(path))) is not None:
                 if count != part.shards.records[number]:

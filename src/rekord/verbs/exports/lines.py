@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import binascii
+import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from rekord.verbs.exports.gzipped import Gzipped
 from rekord.verbs.exports.place import Output
 from rekord.verbs.exports.plain import check_finite, check_names, named, plain_values
 from rekord.verbs.exports.reading import Options, Records, refuse_columns
+
+_ESCAPED = re.compile(r'[\\"\x00-\x1f]')
 
 
 def check_jsonl(records: Records, options: Options) -> None:
@@ -28,40 +31,43 @@ def check_jsonl(records: Records, options: Options) -> None:
 def write_jsonl(records: Records, output: Output, options: Options, *, gzipped: bool = False) -> int:
     """All records as lines of JSON; gives their number."""
     features = records.features
-    labels = {
-        name: one
-        for name, one in features.items()
-        if options.labels == "names" and isinstance(one, Label) and one.names
-    }
+    row_of = _row_type(tuple(features))
     encoder = msgspec.json.Encoder()
     total = 0
     with Gzipped(output, gzipped) as sink:
         for batch, first, rows in records.batches():
             check_finite(records, batch, first, rows, format="JSON")
-            names = list(batch)
             columns = []
-            for name in names:
-                values = plain_values(batch[name], features[name])[:rows]
-                if name in labels:
-                    values = named(records, name, labels[name], first)(values)
-                octets = isinstance(features[name], (Bytes, Image, Mask))
-                columns.append([_jsonable(value) for value in values] if octets else values)
-            buffer = bytearray()
-            holes = any(None in column for column in columns)
-            for row in zip(*columns, strict=True):
-                members = dict(zip(names, row, strict=True))
-                if holes:
-                    # What an optional column lacks in a record is left out, as it is in the record.
-                    members = {name: value for name, value in members.items() if value is not None}
-                buffer += encoder.encode(members)
-                buffer += b"\n"
-            sink.write(buffer)
+            for name, feature in features.items():
+                values = plain_values(batch[name], feature)[:rows]
+                if options.labels == "names" and isinstance(feature, Label) and feature.names:
+                    values = named(records, name, feature, first)(values)
+                octets = isinstance(feature, (Bytes, Image, Mask))
+                columns.append(_with_octets(values) if octets else values)
+            sink.write(encoder.encode_lines(list(map(row_of, *columns))))
             total += rows
             options.on_records(rows)
     return total
 
 
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return {"base64": binascii.b2a_base64(value, newline=False).decode("ascii")}
-    return [_jsonable(inner) for inner in value] if isinstance(value, list) else value
+def _row_type(names: tuple[str, ...]) -> Callable[..., Any]:
+    """What makes an object of the values of a record. What an optional column lacks is left out, as in the record."""
+    if any(_ESCAPED.search(name) for name in names):
+        # These names msgspec refuses to write as they stand.
+        return lambda *values: {n: value for n, value in zip(names, values, strict=True) if value is not None}
+    fields = [(f"column_{i}", Any, None) for i in range(len(names))]
+    keys = {field[0]: name for field, name in zip(fields, names, strict=True)}
+    return msgspec.defstruct("Line", fields, rename=keys, omit_defaults=True, gc=False)
+
+
+class _Octets(msgspec.Struct, gc=False):
+    """Bytes, which msgspec writes in base64."""
+
+    base64: bytes
+
+
+def _with_octets(values: list[Any]) -> list[Any]:
+    return [
+        _Octets(value) if isinstance(value, bytes) else value if value is None else _with_octets(value)
+        for value in values
+    ]

@@ -30,7 +30,6 @@ class Options:
 
     labels: Labels = "ids"
     shard_bytes: int | None = None
-    threads: int | None = None
     on_records: Callable[[int], None] = field(default=lambda _: None)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import ipc, parquet
+from pyarrow import compute, ipc, parquet
 
 from rekord.errors import error
 from rekord.feeds.arrow import arrow_batches
 from rekord.location import Location
-from rekord.schema import Feature, Image, Label, Mask, Text
+from rekord.schema import Image, Mask
 from rekord.sources.exported import with_schema
 from rekord.verbs.exports.place import Output
 from rekord.verbs.exports.reading import Options, Records
@@ -20,13 +21,15 @@ GROUP_BYTES = 64 << 20
 """A row group, or a batch of an Arrow file, has at most so much, or one record."""
 
 GROUP_ROWS = 1 << 20
+_SAMPLED_VALUES = 4096
 
 
 def write_parquet(records: Records, output: Output, options: Options) -> int:
     """All records as a Parquet file; gives their number."""
     schema, batches = _stream(records, options)
+    first = next(batches, None)
+    again = [] if first is None else [name for name in schema.names if _repeats(first.column(name))]
     features = records.features if records.split._map is None else {}
-    names = [name for name in schema.names if _repeats(features.get(name))]
     whole = [name for name in schema.names if isinstance(features.get(name), (Image, Mask))]
     leaves = _leaves(schema)
     sink = pa.PythonFile(output, "w")
@@ -37,10 +40,11 @@ def write_parquet(records: Records, output: Output, options: Options) -> int:
         compression={leaf: "none" if top in whole else "zstd" for leaf, top in leaves},
         compression_level={leaf: 1 for leaf, top in leaves if top not in whole},
         # A dictionary pays where values come again; elsewhere it is built and thrown away.
-        use_dictionary=[leaf for leaf, top in leaves if top in names],
+        use_dictionary=[leaf for leaf, top in leaves if top in again],
         write_statistics=[leaf for leaf, top in leaves if leaf == top and top not in whole],
     )
-    return _written(batches, lambda table, rows: writer.write_table(table, row_group_size=rows), writer.close)
+    every = batches if first is None else chain([first], batches)
+    return _written(every, lambda table, rows: writer.write_table(table, row_group_size=rows), writer.close)
 
 
 def write_arrow(records: Records, output: Output, options: Options) -> int:
@@ -58,7 +62,8 @@ def write_arrow_stream(records: Records, output: Output, options: Options) -> in
 
 
 def _stream(records: Records, options: Options) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    schema, batches = arrow_batches(records.split, records.columns, rows=records.rows_at_once())
+    rows = records.rows_at_once()
+    schema, batches = arrow_batches(records.split, records.columns, rows=rows, threads=records.threads)
     if records.columns is not None and records.split._map is None:
         schema = pa.schema([schema.field(name) for name in records.columns])
         batches = (batch.select(schema.names) for batch in batches)
@@ -114,9 +119,17 @@ def _write_group(
     write(table, max(1, min(len(table), len(table) * GROUP_BYTES // max(size_bytes, 1))))
 
 
-def _repeats(feature: Feature | None) -> bool:
-    """Whether the values of a column are likely to come again and again."""
-    return isinstance(feature, (Label, Text))
+def _repeats(column: Any) -> bool:
+    """Whether the values of a column come again and again, judged by the first ones."""
+    is_list = (pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list)
+    while any(is_kind(column.type) for is_kind in is_list):
+        column = column.flatten()
+    kinds = (pa.types.is_integer, pa.types.is_large_string, pa.types.is_large_binary)
+    if not any(is_kind(column.type) for is_kind in kinds):
+        return False
+    sample = column[:_SAMPLED_VALUES]
+    distinct: int = compute.count_distinct(sample).as_py()
+    return 2 * distinct <= len(sample)
 
 
 def _leaves(schema: pa.Schema) -> list[tuple[str, str]]:

@@ -73,7 +73,7 @@ def write_tars(records: Records, staging: Staging, options: Options, name_of: Ca
             key = names.take(_key(stem) or f"{number:09d}")
             parts = [
                 (f"{key}.{extension}", data)
-                for extension, data in _sample(records, members, values, row, number)
+                for extension, data in _sample(records, members, values, row, number, key)
             ]
             tars.add(parts)
         total += rows
@@ -148,12 +148,14 @@ def _values(
 
 
 def _sample(
-    records: Records, members: Mapping[str, _Member], values: Mapping[str, Any], row: int, number: int
+    records: Records, members: Mapping[str, _Member], values: Mapping[str, Any], row: int, number: int, key: str
 ) -> Iterator[tuple[str, bytes]]:
     """The members of a record by their extensions. What is missing has none."""
     document: dict[str, Any] = {}
     for name, member in members.items():
         value = values[name][row]
+        if member.form == "name" and (name != "filename" or value != key):
+            document[name] = None if value is None else as_text(value)  # the key does not lead back to it
         if value is None or member.form == "name":
             continue
         match member.form:

@@ -1,0 +1,190 @@
+"""`rekord balance`: a dataset whose classes have as many records as is asked for."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rekord.cli import out as output
+from rekord.cli import write_options as options
+from rekord.cli.render import clean, count, cut, duration, whole_number
+from rekord.cli.rewrite import bad_records, is_about_records
+from rekord.errors import RekordError, error
+
+if TYPE_CHECKING:
+    from rekord.verbs.balance_prepare import Balancing
+
+_DO = "rekord balance --help"
+_SHOWN_CLASSES = 20
+
+
+def _number(option: str) -> Any:
+    return whole_number(option, do=_DO)
+
+
+def balance(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="IN", help="A dataset: a folder, a file or a pattern.", show_default=False),
+    ],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The folder to be made.", show_default=False)],
+    by: Annotated[str, typer.Option("--by", metavar="KEY", help="The column of the class.")] = "label",
+    method: Annotated[
+        str,
+        typer.Option("--method", metavar="NAME", help="oversample, undersample or smote."),
+    ] = "oversample",
+    strategy: Annotated[
+        str,
+        typer.Option(
+            "--strategy",
+            metavar="WHAT",
+            help="auto, minority, 'not minority', …, a ratio such as 0.5, or cat=500,dog=300.",
+        ),
+    ] = "auto",
+    splits: Annotated[
+        str | None,
+        typer.Option(
+            "--splits", metavar="A,B", help="Those to be balanced, each on its own. Default: train."
+        ),
+    ] = None,
+    augment: Annotated[
+        str | None,
+        typer.Option("--augment", metavar="A,B", help="Vary the copies: flip, crop, rotate, colour."),
+    ] = None,
+    per_box: Annotated[
+        str | None,
+        typer.Option("--per-box", metavar="A,B", help="Columns with a value for each box, beside the usual."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="A,B", help="Of smote: the numbers of a vector. Default: all."),
+    ] = None,
+    k_neighbors: Annotated[
+        int,
+        typer.Option("--k-neighbors", metavar="N", help="Of smote.", parser=_number("--k-neighbors")),
+    ] = 5,
+    no_shuffle: Annotated[
+        bool, typer.Option("--no-shuffle", help="Keep the order; copies come behind all others.")
+    ] = False,
+    seed: Annotated[
+        int,
+        typer.Option("--seed", metavar="N", help="Of choice, order and copies.", parser=_number("--seed")),
+    ] = 0,
+    shard_size: Annotated[
+        str, typer.Option("--shard-size", metavar="SIZE", help="Of a shard, about.")
+    ] = "128MB",
+    shards: Annotated[
+        int | None,
+        typer.Option("--shards", metavar="N", help="So many a split instead.", parser=_number("--shards")),
+    ] = None,
+    compression: Annotated[
+        str | None,
+        typer.Option("--compression", metavar="NAME", help="none, gzip or zlib. Default: as IN has it."),
+    ] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", metavar="tfds", help="Also what tensorflow_datasets opens.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", metavar="N", help="Default: one a core.", parser=_number("--workers")),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Balance the classes of a dataset: with copies, fewer records, or new ones. IN stays as it is."""
+    from rekord.verbs.balance_prepare import Asked, prepare_balance
+
+    began = time.perf_counter()
+    asked = Asked(
+        by=by,
+        method=method,
+        sampling_strategy=strategy_of(strategy),
+        splits=None if splits is None else list(options.names(splits)),
+        augment=None if augment is None else list(options.names(augment)),
+        per_box=None if per_box is None else list(options.names(per_box)),
+        columns=None if columns is None else list(options.names(columns)),
+        k_neighbors=k_neighbors,
+        shuffle=not no_shuffle,
+        seed=seed,
+        shard_size=shard_size,
+        shards=shards,
+        compression=compression,
+        format=format_,
+        workers=workers,
+        fresh=fresh,
+    )
+    try:
+        prepared = prepare_balance(source, out, asked)
+        outcome = None if dry_run else prepared.run(progress=True)
+    except RekordError as failure:
+        if not is_about_records(failure):
+            raise
+        return bad_records(failure, as_json=as_json)
+    except KeyboardInterrupt:
+        output.tell("interrupted: run the same command again to continue")
+        return 130
+    seconds = time.perf_counter() - began
+    told: dict[str, Any] = {**prepared.to_dict(), "seconds": round(seconds, 3)}
+    if outcome is None:
+        told["dry_run"] = True
+    else:
+        told["resumed_shards"] = outcome.resumed_shards
+    _say_counts(prepared)
+    if as_json:
+        output.say_json(told)
+    elif outcome is None:
+        output.tell("nothing was written")
+    else:
+        done = "nothing to do, complete already" if outcome.nothing_to_do else f"in {duration(seconds)}"
+        output.say(
+            f"{clean(out)}: {count(prepared.added, 'record')} added, {prepared.removed:,} removed, {done}"
+        )
+        output.say(f"next: rekord stats {shlex.quote(clean(out))}")
+    return 0
+
+
+def strategy_of(text: str) -> str | float | dict[str, int]:
+    """`auto`, `0.5`, or `cat=500,dog=300`."""
+    if "=" not in text:
+        try:
+            return float(text)
+        except ValueError:
+            return text
+    asked: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = part.rpartition("=")
+        name, number = name.strip(), number.strip()
+        if not name or name in asked or not (number.isascii() and number.isdigit() and len(number) < 16):
+            raise error(
+                "U601",
+                f"`--strategy` cannot be {clean(text)[:60]!r}",
+                expected="a class and a number of records, each class once",
+                found=clean(part)[:60],
+                do="--strategy cat=500,dog=300",
+            )
+        asked[name] = int(number)
+    return asked
+
+
+def _say_counts(prepared: Balancing) -> None:
+    """The records of each class before and after, on stderr."""
+    for name, draw in prepared.draws.items():
+        records = draw.labelled
+        before, after = records.named(records.counts), records.named(draw.after)
+        output.tell(f"{clean(name)}, {clean(records.by)}:")
+        shown = list(before)[:_SHOWN_CLASSES]
+        width = max([len(cut(clean(one))) for one in shown], default=0)
+        digits = max([len(f"{before[one]:,}") for one in shown], default=0)
+        for one in shown:
+            output.tell(f"  {cut(clean(one)):<{width}}  {before[one]:>{digits},} → {after[one]:,}")
+        if len(before) > len(shown):
+            output.tell(f"  and {len(before) - len(shown):,} more")
+        if records.without:
+            output.tell(f"  {count(records.without, 'record')} without a class, kept as they are")
+    kept = [clean(name) for name in prepared.old.splits if name not in prepared.draws]
+    if kept:
+        output.tell(f"left as they are: {', '.join(kept)}")

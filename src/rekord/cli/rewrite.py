@@ -1,0 +1,225 @@
+"""`rekord rewrite`: a dataset as another one, copied or changed."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rekord.cli import out as output
+from rekord.cli import write_options as options
+from rekord.cli.render import byte_size, clean, count, failure_lines, whole_number
+from rekord.cli.written import document, say_outcome
+from rekord.errors import DataError, FormatError, RekordError, error
+
+if TYPE_CHECKING:
+    from rekord.engines.remake import Remake
+    from rekord.verbs.rewriting import Rewrite
+
+_DO = "rekord rewrite --help"
+_ABOUT_ROWS = ("X510", "X565")
+
+
+def _number(option: str) -> Any:
+    return whole_number(option, do=_DO)
+
+
+def rewrite(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="IN", help="A dataset: a folder, a file or a pattern.", show_default=False),
+    ],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The folder to be made.", show_default=False)],
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--also", metavar="PATH", help="Another dataset to come behind IN; may be repeated."),
+    ] = None,
+    cast: Annotated[
+        list[str] | None,
+        typer.Option("--cast", metavar="KEY=TYPE", help="Another type, if nothing is lost: label=int64."),
+    ] = None,
+    rename: Annotated[
+        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="Another name for a column.")
+    ] = None,
+    drop: Annotated[
+        str | None, typer.Option("--drop", metavar="A,B", help="Leave these columns out.")
+    ] = None,
+    keep: Annotated[str | None, typer.Option("--keep", metavar="A,B", help="Leave all others out.")] = None,
+    fill: Annotated[
+        list[str] | None,
+        typer.Option("--fill", metavar="KEY=VALUE", help="What stands in for missing values."),
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="SQL", help="Only records of which this is true.")
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option("--schema", metavar="FILE", help="Columns as they are to be: JSON or .pbtxt."),
+    ] = None,
+    index: Annotated[
+        str | None, typer.Option("--index", metavar="A,B", help="More columns to keep in the index.")
+    ] = None,
+    shard_size: Annotated[
+        str, typer.Option("--shard-size", metavar="SIZE", help="Of a shard, about.")
+    ] = "128MB",
+    shards: Annotated[
+        int | None,
+        typer.Option("--shards", metavar="N", help="So many a split instead.", parser=_number("--shards")),
+    ] = None,
+    compression: Annotated[
+        str | None,
+        typer.Option("--compression", metavar="NAME", help="none, gzip or zlib. Default: as IN has it."),
+    ] = None,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Across each split.")] = False,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Of the order.", parser=_number("--seed"))
+    ] = 0,
+    lossy: Annotated[bool, typer.Option("--lossy", help="Casts may cut off and round.")] = False,
+    format_: Annotated[
+        str | None, typer.Option("--format", metavar="tfds", help="Also what tensorflow_datasets opens.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", metavar="N", help="Default: one a core.", parser=_number("--workers")),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Write a dataset anew: in other shards, another order, or with other columns. IN stays as it is."""
+    from rekord.verbs.rewrite_asked import Asked
+    from rekord.verbs.rewriting import prepare_rewrite
+
+    began = time.perf_counter()
+    asked = Asked(
+        schema=options.schema(schema),
+        cast=pairs("--cast", cast, do="--cast label=int64"),
+        rename=pairs("--rename", rename, do="--rename old=new"),
+        drop=options.names(drop) if drop is not None else None,
+        keep=options.names(keep) if keep is not None else None,
+        fill=_values(fill),
+        where=where,
+        index=options.names(index),
+        shard_size=shard_size,
+        shards=shards,
+        compression=compression,
+        shuffle=shuffle,
+        seed=seed,
+        lossy=lossy,
+        format=format_,
+        workers=workers,
+        fresh=fresh,
+    )
+    try:
+        prepared = prepare_rewrite([source, *(also or ())], out, asked)
+        if dry_run:
+            return forecast_only(prepared, as_json=as_json)
+        outcome = prepared.run(progress=True)
+    except RekordError as failure:
+        if not is_about_records(failure):
+            raise
+        return bad_records(failure, as_json=as_json)
+    except KeyboardInterrupt:
+        output.tell("interrupted: run the same command again to continue")
+        return 130
+    seconds = time.perf_counter() - began
+    if as_json:
+        output.say_json({**document(out, outcome, seconds), "copied": prepared.copy is not None})
+    else:
+        say_outcome(out, outcome, seconds)
+    return 0
+
+
+def pairs(option: str, texts: list[str] | None, *, do: str) -> dict[str, str] | None:
+    """`a=b,c=d`, and the option perhaps several times."""
+    made: dict[str, str] = {}
+    for part in [part for text in texts or () for part in text.split(",")]:
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip() or not value.strip() or name.strip() in made:
+            raise _refused(option, part, "a column and a value, each column once", do)
+        made[name.strip()] = value.strip()
+    return made or None
+
+
+def _values(texts: list[str] | None) -> dict[str, Any] | None:
+    """`score=0.5`: the value as JSON, or else as a text."""
+    made: dict[str, Any] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or name.strip() in made:
+            raise _refused("--fill", text, "a column and a value, each column once", "--fill score=0")
+        try:
+            made[name.strip()] = json.loads(value)
+        except (ValueError, RecursionError):
+            made[name.strip()] = value
+    return made or None
+
+
+def _refused(option: str, found: str, expected: str, do: str) -> RekordError:
+    shown = clean(found)[:60]
+    return error("U601", f"`{option}` cannot be {shown!r}", expected=expected, found=shown, do=do)
+
+
+def forecast_only(prepared: Rewrite, *, as_json: bool) -> int:
+    """Say what would be written."""
+    if prepared.conversion is not None:
+        from rekord.verbs.forecast import forecast
+
+        expected = forecast(prepared.conversion)
+        if as_json:
+            output.say_json({"dataset": prepared.out, "dry_run": True, "forecast": expected.to_dict()})
+            return 0
+        for line in expected.lines():
+            output.say(clean(line))
+        output.tell("nothing was written")
+        return 0
+    assert prepared.copy is not None
+    splits = copied_splits(prepared.copy)
+    if as_json:
+        told = {
+            "dataset": prepared.out,
+            "dry_run": True,
+            "splits": splits,
+            "bytes": prepared.copy.framed_bytes,
+        }
+        output.say_json(told)
+        return 0
+    for name, split in splits.items():
+        output.say(f"{clean(name)}: {count(split['records'], 'record')}, {count(split['shards'], 'shard')}")
+    output.say(f"{byte_size(prepared.copy.framed_bytes or 0)} before compression, copied without decoding")
+    output.tell("nothing was written")
+    return 0
+
+
+def copied_splits(wanted: Remake) -> dict[str, dict[str, int]]:
+    """The records and shards of each split of a dataset that would be made by copying."""
+    from rekord.engines.remake import Copied
+
+    return {
+        name: {
+            "records": sum(
+                one.stretch.end - one.stretch.begin for one in split.shards if isinstance(one, Copied)
+            ),
+            "shards": len(split.shards),
+        }
+        for name, split in wanted.splits.items()
+    }
+
+
+def is_about_records(failure: RekordError) -> bool:
+    """Whether the data is what went wrong, and not the command or the disk."""
+    if isinstance(failure, DataError) or failure.code in _ABOUT_ROWS:
+        return True
+    return isinstance(failure, FormatError) and failure.location.record is not None
+
+
+def bad_records(failure: RekordError, *, as_json: bool) -> int:
+    """Say what is wrong with the data, and that nothing came of it."""
+    for line in failure_lines(failure):
+        output.tell(*line)
+    output.tell("nothing was published; what is done is kept for the next run")
+    if as_json:
+        output.say_json({"error": failure.to_dict()})
+    return 1

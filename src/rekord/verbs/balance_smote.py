@@ -1,0 +1,267 @@
+"""New records between those of a class: SMOTE and SMOTENC of imbalanced-learn, on the feature vectors of a split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rekord.codec.columns import Optional
+from rekord.codec.nested import Array
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Feature, Float32, Int64, Label, Schema, Tensor
+from rekord.schema.refuse import near_miss, shown
+from rekord.verbs.balance_draw import Draw
+from rekord.verbs.figures import byte_size
+
+_MOST_BYTES = 4 << 30
+"""Of the vectors of a split. What SMOTE makes of them needs as much again, or twice."""
+
+_READ_ROWS = 4096
+_NUMBER_BYTES = 8
+_EXACT = 2.0**53
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vectors:
+    """The columns that make the vector of a record, one behind another."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    categorical: tuple[bool, ...]
+
+    @property
+    def widths(self) -> list[int]:
+        """How many numbers each column has."""
+        return [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
+
+    @property
+    def size(self) -> int:
+        """How many numbers a vector has."""
+        return sum(self.widths)
+
+
+def package() -> Any:
+    """imbalanced-learn, or what to install."""
+    try:
+        import imblearn.over_sampling as package
+    except ImportError as failure:
+        raise error(
+            "U602",
+            "SMOTE needs imbalanced-learn, which is not installed",
+            expected="the packages imbalanced-learn and scikit-learn",
+            found=str(failure)[:60],
+            do="pip install 'rekord[balance]'",
+        ) from failure
+    return package
+
+
+def versions() -> dict[str, str]:
+    """What decides the numbers beside the data: another version may make others."""
+    import imblearn
+    import sklearn
+
+    return {"imbalanced-learn": imblearn.__version__, "scikit-learn": sklearn.__version__}
+
+
+def vectors_of(schema: Schema, by: str, columns: Sequence[str] | None) -> Vectors:
+    """The columns that vectors are made of: those that are named, or all that hold numbers."""
+    names = _chosen(schema, by, columns)
+    lacking = [name for name in schema.features if name not in names and name != by]
+    left_out = [name for name in lacking if not _may_be_missing(schema, name)]
+    if left_out:
+        some = ", ".join([f"`{name}`: {_described(schema, name)}" for name in left_out])
+        raise error(
+            "U703",
+            f"no value can be made up for {_listed(left_out)}",
+            location=Location(feature=left_out[0]),
+            expected="numbers of a fixed shape in all columns that a record must have",
+            found=some[:60],
+            do=f"rekord rewrite IN NEW --drop {','.join(left_out)[:60]}, or --method oversample",
+        )
+    features = [schema.context[name] for name in names]
+    categorical = tuple([_is_category(feature) for feature in features])
+    if not names or all(categorical):
+        raise error(
+            "U703",
+            "there are no numbers to go between",
+            location=Location(feature=by),
+            expected="a column of numbers beside the class, such as rk.Float32(shape=(128,))",
+            found=f"categories alone: {_listed(names)}"[:60] if names else "no other column",
+            do='method="oversample"',
+        )
+    shapes = tuple([tuple([int(side) for side in feature.shape]) for feature in features])  # type: ignore[arg-type]
+    return Vectors(names=tuple(names), shapes=shapes, categorical=categorical)
+
+
+def check_counts(draw: Draw, neighbours: int) -> None:
+    """Refuse classes that have no neighbours enough."""
+    records = draw.labelled
+    for value, count in records.counts.items():
+        if draw.after[value] > count and count <= neighbours:
+            raise error(
+                "U704",
+                f"class {records.name_of(value)[:60]} has too few records for SMOTE",
+                location=Location(feature=records.by),
+                expected=f"more than k_neighbors={neighbours}",
+                found=f"{count:,}",
+                do=f"k_neighbors={count - 1}" if count > 1 else 'method="oversample"',
+            )
+
+
+def check_size(draw: Draw, vectors: Vectors) -> None:
+    """Refuse what would not fit into memory."""
+    rows = len(draw.labelled.codes) + len(draw.added)
+    size_bytes = rows * vectors.size * _NUMBER_BYTES
+    if size_bytes > _MOST_BYTES:
+        raise error(
+            "U705",
+            expected=f"at most {byte_size(_MOST_BYTES)} of vectors",
+            found=f"{byte_size(size_bytes)}: {rows:,} records of {vectors.size:,} numbers",
+            do='method="oversample", or fewer columns: columns=[…]',
+        )
+
+
+def synthesised(draw: Draw, vectors: Vectors, *, neighbours: int, seed: int) -> dict[str, Any]:
+    """The columns of all rows that are added, in the order of their classes."""
+    records = draw.labelled
+    rows, dtypes = _read(draw, vectors)
+    labels = records.codes[records.codes >= 0]
+    wanted = {
+        records.code(value): count for value, count in draw.after.items() if count > records.counts[value]
+    }
+    over_sampling = package()
+    options = {"sampling_strategy": wanted, "random_state": seed % 2**32, "k_neighbors": neighbours}
+    if any(vectors.categorical):
+        flags = np.repeat(vectors.categorical, vectors.widths)
+        sampler = over_sampling.SMOTENC(categorical_features=np.flatnonzero(flags).tolist(), **options)
+    else:
+        sampler = over_sampling.SMOTE(**options)
+    try:
+        made, classes = sampler.fit_resample(rows, labels)
+    except ValueError as failure:
+        raise error(
+            "U703",
+            "SMOTE cannot be applied to these vectors",
+            location=Location(feature=records.by),
+            expected="vectors that differ from each other",
+            found=str(failure).split("\n", 1)[0][:60],
+            do='method="oversample"',
+        ) from failure
+    made, classes = made[len(rows) :], classes[len(rows) :]
+    made = made[np.argsort(classes, kind="stable")]
+    columns: dict[str, Any] = {records.by: _classes(draw)}
+    at = 0
+    for name, shape, width, dtype in zip(vectors.names, vectors.shapes, vectors.widths, dtypes, strict=True):
+        values = made[:, at : at + width].reshape(-1, *shape)
+        whole = dtype.kind in "iub"
+        columns[name] = (np.rint(values) if whole else values).astype(dtype)
+        at += width
+    return columns
+
+
+def _classes(draw: Draw) -> list[Any]:
+    """The class of each row that is added: those of a class follow each other, in the order of the classes."""
+    records = draw.labelled
+    return [value for value in records.counts for _ in range(draw.after[value] - records.counts[value])]
+
+
+def _read(draw: Draw, vectors: Vectors) -> tuple[Array, list[Any]]:
+    """The vectors of all records that have a class, and the dtype of each column."""
+    records = draw.labelled
+    split = records.split
+    rows: Array = np.empty((len(records.codes), vectors.size), np.float64)
+    dtypes: dict[str, Any] = {}
+    done = 0
+    for batch in split.batches(_READ_ROWS, columns=list(vectors.names)):
+        count = 0
+        at = 0
+        for name, width in zip(vectors.names, vectors.widths, strict=True):
+            column: Any = batch[name]
+            values, valid = (column.values, column.valid) if isinstance(column, Optional) else (column, None)
+            count = len(values)
+            flat = np.asarray(values).reshape(count, width)
+            dtypes[name] = flat.dtype
+            part = rows[done : done + count, at : at + width]
+            part[:] = flat
+            _check_values(draw, name, part, valid, flat.dtype, done)
+            at += width
+        done += count
+    return rows[records.codes >= 0], [dtypes.get(name, np.dtype(np.float32)) for name in vectors.names]
+
+
+def _check_values(draw: Draw, name: str, part: Array, valid: Any, dtype: Any, done: int) -> None:
+    sound = np.isfinite(part)
+    if dtype.kind in "iu" and dtype.itemsize == _NUMBER_BYTES:
+        sound &= np.abs(part) <= _EXACT
+    if valid is not None:
+        sound &= np.asarray(valid)[:, None]
+    records = draw.labelled
+    bad = np.flatnonzero(~sound.all(axis=1) & (records.codes[done : done + len(part)] >= 0))
+    if not len(bad):
+        return
+    row = int(bad[0])
+    missing = valid is not None and not valid[row]
+    raise _no_number(draw, name, done + row, "no value" if missing else f"{part[row][~sound[row]][0]:g}")
+
+
+def _no_number(draw: Draw, name: str, row: int, found: str) -> RekordError:
+    where = draw.labelled.split._shards.where(int(draw.labelled.numbers[row]))
+    return error(
+        "U707",
+        f"`{name}` has a value that no vector can have",
+        location=Location(feature=name).within(**where.to_dict()),
+        expected="finite numbers in each record, whole ones within 2^53",
+        found=found,
+        do=f"rekord rewrite IN NEW --fill {name}=0 where values are missing, or --where to leave records out",
+    )
+
+
+def _chosen(schema: Schema, by: str, columns: Sequence[str] | None) -> list[str]:
+    if columns is None:
+        usable = [name for name, feature in schema.context.items() if _is_vector(feature)]
+        return [name for name in usable if name != by and not schema.context[name].optional]
+    names = list(dict.fromkeys(columns))
+    for name in names:
+        feature = schema.context.get(name)
+        if feature is None or name == by or not _is_vector(feature):
+            near = near_miss(name, list(schema.context)) if feature is None else None
+            found = "the class itself" if name == by else _described(schema, name)
+            raise error(
+                "U703",
+                f"{shown(name)} cannot be part of a vector",
+                location=Location(feature=str(name)[:60]),
+                expected="a column of numbers of a fixed shape",
+                found=found,
+                do=f"did you mean `{near}`?" if near else "leave it out of columns=",
+            )
+    return names
+
+
+def _is_vector(feature: Feature) -> bool:
+    if not isinstance(feature, (Int64, Float32, Label, Tensor)) or None in feature.shape:
+        return False
+    return not isinstance(feature, Tensor) or np.dtype(feature.dtype).kind in "biuf"
+
+
+def _is_category(feature: Feature) -> bool:
+    return isinstance(feature, Label) or np.dtype(feature.dtype).kind == "b"
+
+
+def _may_be_missing(schema: Schema, name: str) -> bool:
+    feature = schema.features[name]
+    return name in schema.context and (feature.optional or feature.has_default)
+
+
+def _described(schema: Schema, name: str) -> str:
+    feature = schema.get(name)
+    if feature is None:
+        return "no such column"
+    return f"{type(feature).__name__}" + (f" of shape {feature.shape}" if feature.shape else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join([f"`{name}`" for name in names])[:60]

@@ -1,0 +1,333 @@
+"""What append, delete and relabel share: what is to become of each shard, where that goes, and how it ended."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rekord.dataset.manifest import Manifest, SplitPart, manifest_path, read_manifest, shard_name
+from rekord.dataset.order import Ids, Order
+from rekord.dataset.recipes import Selected
+from rekord.dataset.selection import selected
+from rekord.engines.copied import Records, Stretch
+from rekord.engines.journal import exists
+from rekord.engines.remake import Copied, Linked, NewShard, NewSplit, Remake, kept_shard
+from rekord.errors import RekordError, error
+from rekord.layouts.tfds import check_tfds
+from rekord.location import Location
+from rekord.schema import Schema
+from rekord.schema.refuse import shown
+from rekord.storage.anywhere import ANYWHERE
+from rekord.storage.files import LOCAL, Storage
+from rekord.storage.remote import refuse_to_write
+from rekord.verbs.prepare import TFDS_VERSION, checked_out, shard_template, tfds_name, worker_count
+from rekord.verbs.remaking import Old, RemadeCompanions, check_apart, opened, remake_plan, run_remake
+from rekord.verbs.workplace import Swap, Workplace, check_own, manifest_digest
+from rekord.version import VERSION
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where an edited dataset goes: to `out`, or in the place of the old one."""
+
+    out: str | None
+    workers: int = 1
+    fresh: bool = False
+    progress: bool = False
+    storage: Storage = LOCAL
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """A dataset as it is to be. `options` are all that decides its bytes."""
+
+    verb: str
+    old: Old
+    shards: Mapping[str, Sequence[NewShard]]
+    counts: Mapping[str, int]  # of the records that are added, deleted or changed, by split
+    options: Mapping[str, Any]
+    said: str  # a digest of what was asked for, whatever dataset it is asked of
+    schema: Schema | None = None  # where it is another one
+    beside: Mapping[str, bytes] = field(default_factory=dict)  # companions that are to be others
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edited:
+    """How an edit ended."""
+
+    dataset: str
+    manifest: Manifest
+    counts: Mapping[str, int]
+    linked_shards: int
+    written_shards: int
+    resumed_shards: int = 0
+    nothing_to_do: bool = False
+    left: str | None = None  # a folder with files of others that came into the old dataset meanwhile
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self, what: str) -> dict[str, Any]:
+        """As JSON holds it; `what` was done to records."""
+        return {
+            "dataset": self.dataset,
+            "splits": {
+                name: {
+                    "records": part.records,
+                    "shards": len(part.shards.records),
+                    "bytes": sum(part.shards.bytes),
+                    what: self.counts.get(name, 0),
+                }
+                for name, part in self.manifest.splits.items()
+            },
+            "linked_shards": self.linked_shards,
+            "written_shards": self.written_shards,
+            "resumed_shards": self.resumed_shards,
+            what: sum(self.counts.values()),
+            "notes": list(self.notes),
+        }
+
+
+def target_of(
+    out: PathLike | None, *, replace: bool, workers: int | None, fresh: bool, progress: bool
+) -> Target:
+    """Where it is to go, as it was asked for."""
+    if (out is None) == (not replace):
+        raise error(
+            "U605",
+            "`out` is missing" if out is None else "`out` cannot be given beside `replace`",
+            expected="a place for the new dataset, or that it takes the place of the old one",
+            found="neither" if out is None else "both",
+            do='out="data/new", or replace=True',
+        )
+    return Target(
+        out=None if out is None else checked_out(out),
+        workers=worker_count(workers),
+        fresh=bool(fresh),
+        progress=bool(progress),
+    )
+
+
+@contextmanager
+def edited_at(path: PathLike, target: Target) -> Iterator[tuple[Workplace, Swap | None]]:
+    """The place of an edit, for as long as it takes; and a swap that an earlier run did and could not tell of."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise error(
+            "U605",
+            f"`path` cannot be {shown(path)}",
+            expected="the path of a dataset's folder",
+            found=shown(path),
+            do='"data/flowers"',
+        )
+    place = os.fspath(path) if target.out is None else target.out
+    refuse_to_write(place)
+    if target.out is not None:
+        _check_listed(os.fspath(path))
+    elif not exists(target.storage, os.path.dirname(os.path.realpath(place))):
+        target.storage.stat(place)  # which says that it is missing
+    with Workplace(place, place, target.storage) as work:
+        done = work.recover() if target.out is None else None
+        if target.fresh:
+            work.clear()
+        yield work, done
+
+
+def editable(path: PathLike, target: Target) -> Old:
+    """The dataset to be edited, which a manifest lists."""
+    _check_listed(os.fspath(path))
+    old = opened(path)
+    if old.manifest is None or old.root is None:
+        raise _no_manifest(os.fspath(path))
+    if target.out is None:
+        check_own(old.root, old.manifest, target.storage)
+    else:
+        check_apart(target.out, [old])
+        if old.is_tfds:
+            names = tuple(old.manifest.splits)
+            compression = next((part.compression for part in old.manifest.splits.values()), "none")
+            packed = None if compression == "none" else compression
+            check_tfds(old.schema, tfds_name(target.out), TFDS_VERSION, names, packed)
+    return old
+
+
+def _check_listed(place: str) -> None:
+    ANYWHERE.stat(place)  # what is not there is not without a manifest
+    if not exists(ANYWHERE, manifest_path(place)):
+        raise _no_manifest(place)
+
+
+def _no_manifest(place: str) -> RekordError:
+    return error(
+        "U710",
+        location=Location(path=place),
+        expected="a folder with a rekord.json, which says what each shard holds",
+        found="none",
+        do=f"rekord rewrite {place[:60]} NEW, and edit NEW",
+    )
+
+
+def kept(old: Old, split: str, records: Records, number: int) -> NewShard:
+    """A shard that stays as it is."""
+    assert old.manifest is not None
+    return kept_shard(records, number, old.manifest.splits[split].shards.sha256[number], old.index)
+
+
+def without(records: Records, number: int, gone: Ids) -> NewShard | None:
+    """A shard without some of its records, all by their numbers in the split; None where none is left."""
+    begin, end = (int(one) for one in records.shards.starts[number : number + 2])
+    left = np.setdiff1d(np.arange(begin, end, dtype=np.int64), gone, assume_unique=True)
+    if not len(left):
+        return None
+    chosen = Records(records.shards, Selected(Order("sequential", len(left)), selected(left)))
+    return Copied(Stretch(chosen, 0, len(left)))
+
+
+def digest_of_words(*words: Any) -> str:
+    """One digest for what was asked for."""
+    return hashlib.sha256(repr(words).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def told_of(swap: Swap, path: PathLike, target: Target) -> Edited:
+    """How an edit ended that an earlier run did, and died before it could tell."""
+    place = os.fspath(path)
+    return Edited(
+        dataset=place,
+        manifest=read_manifest(place, target.storage),
+        counts=swap.counts,
+        linked_shards=swap.linked_shards,
+        written_shards=swap.written_shards,
+        nothing_to_do=True,
+    )
+
+
+def run_edit(edit: Edit, path: PathLike, target: Target, work: Workplace) -> Edited:
+    """Make the dataset, and put it where it belongs."""
+    old = edit.old
+    assert old.manifest is not None
+    assert old.parent is not None
+    place = os.fspath(path) if target.out is None else target.out
+    if target.out is None and not sum(edit.counts.values()) and edit.schema is None:
+        work.clear()
+        return Edited(
+            dataset=place,
+            manifest=old.manifest,
+            counts=edit.counts,
+            linked_shards=0,
+            written_shards=0,
+            nothing_to_do=True,
+            notes=edit.notes,
+        )
+    schema = edit.schema or old.schema
+    plan = remake_plan(edit.verb, old, schema, old.index, edit.options)
+    splits = {
+        name: NewSplit(
+            shards=shards,
+            template=_template(old, old.manifest.splits[name], place),
+            compression=old.manifest.splits[name].compression,
+        )
+        for name, shards in edit.shards.items()
+    }
+    wanted = Remake(
+        out=work.data if target.out is None else target.out,
+        splits=splits,
+        schema=schema,
+        index=old.index,
+        plan=plan,
+        version=VERSION,
+        companions=_Companions(RemadeCompanions(old, schema, place, tfds=old.is_tfds), edit.beside),
+        parent=old.parent,
+        workers=target.workers,
+        fresh=target.fresh,
+        storage=target.storage,
+        framed_bytes=_written_bytes(splits, old, work),
+    )
+    if target.out is None:
+        work.tidy(work.data, plan.id)
+    remade = run_remake(wanted, [old], progress=target.progress and bool(wanted.framed_bytes))
+    shards = sum(len(split.shards) for split in splits.values())
+    linked = _linked(wanted, old)
+    left = None
+    if target.out is None:
+        digest = manifest_digest(work.data, target.storage)
+        assert digest is not None
+        swap = Swap(
+            old=old.parent,
+            new=digest,
+            said=edit.said,
+            counts=dict(edit.counts),
+            linked_shards=linked,
+            written_shards=shards - linked,
+        )
+        left = work.swap(swap)
+    else:
+        work.clear()
+    return Edited(
+        dataset=place,
+        manifest=remade.manifest,
+        counts=edit.counts,
+        linked_shards=linked,
+        written_shards=shards - linked,
+        resumed_shards=remade.resumed_shards,
+        nothing_to_do=remade.nothing_to_do and target.out is not None,
+        left=left,
+        notes=edit.notes,
+    )
+
+
+class _Companions:
+    """The files beside the shards, some of them not as the old dataset had them."""
+
+    def __init__(self, usual: RemadeCompanions, others: Mapping[str, bytes]) -> None:
+        self._usual = usual
+        self._others = others
+
+    def __call__(self, manifest: Manifest) -> dict[str, bytes]:
+        return {**self._usual(manifest), **self._others}
+
+
+def _template(old: Old, part: SplitPart, place: str) -> str:
+    """How shards are called: as before, unless the name of the dataset is in it, or a number is not."""
+    numbered = all(word in part.template for word in ("{split}", "{shard:05d}", "{shards:05d}"))
+    if numbered and not old.is_tfds:
+        return part.template
+    return shard_template(place, part.compression, "tfds" if old.is_tfds else None)
+
+
+def _written_bytes(splits: Mapping[str, NewSplit], old: Old, work: Workplace) -> int:
+    """About how much will be written: where files cannot be linked, they are copied."""
+    shards = [shard for split in splits.values() for shard in split.shards]
+    sizes = 0
+    for shard in shards:
+        if isinstance(shard, Linked):
+            same_disk = _disk(os.path.dirname(shard.path)) == _disk(os.path.dirname(work.folder))
+            sizes += 0 if same_disk else shard.done.file_bytes
+        else:
+            sizes += sum(int(lengths.sum()) for _, lengths in shard.stretch.pieces())
+    return sizes
+
+
+def _disk(folder: str) -> int:
+    try:
+        return os.stat(folder).st_dev
+    except OSError:
+        return -1
+
+
+def _linked(wanted: Remake, old: Old) -> int:
+    """How many shards are another name of a file of the old dataset."""
+    linked = 0
+    theirs = {path for split in old.splits.values() for path in split.paths}
+    for name, split in wanted.splits.items():
+        for number, shard in enumerate(split.shards):
+            if isinstance(shard, Linked) and shard.path in theirs:
+                own = os.path.join(wanted.out, shard_name(split.template, name, number, len(split.shards)))
+                stat = wanted.storage.stat
+                linked += stat(own).identity == stat(shard.path).identity
+    return linked

@@ -1,0 +1,74 @@
+"""Which records of a split fulfil a condition in SQL, over its columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rekord.dataset.order import Ids
+from rekord.dataset.selection import all_numbers
+from rekord.dataset.shards import Shards
+from rekord.dataset.split import Split
+from rekord.errors import error
+from rekord.feeds.sql_index import Indexed
+from rekord.location import Location
+from rekord.schema.refuse import shown
+from rekord.verbs.query import Answer
+
+_PLACE = ("_shard", "_record")
+
+
+def matching(split: Split, condition: str) -> Ids:
+    """The numbers of those records of a split, in its order, of which a condition is true: not false, nor NULL.
+
+    They are numbers of records of the split's shards, whatever view of them the split is.
+    """
+    if not isinstance(condition, str) or not condition.strip():
+        raise error(
+            "U605",
+            f"`where` cannot be {shown(condition)}",
+            expected="a condition in SQL over columns",
+            found=shown(condition),
+            do="where=\"label = 3 and caption like '%cat%'\"",
+        )
+    for name in split.schema:
+        if name.casefold() in _PLACE:
+            raise error(
+                "U697",
+                location=Location(feature=name),
+                expected="columns by other names",
+                found=f"a column `{name}`",
+                do=f"rekord rewrite IN OUT --rename {name}=other",
+            )
+    whole = split if split._ids is None else Split(split.name, split._shards, split._schema)
+    found = np.zeros(len(split._shards), bool)
+    found[_numbers(whole, condition)] = True
+    order = all_numbers(split._all_ids())
+    return order[found[order]]
+
+
+def _numbers(split: Split, condition: str) -> Ids:
+    """Of all records of the shards, in no order."""
+    shards = split._shards
+    names = Indexed(shards, {}).places()
+    if len(names.unique()) < len(names):  # names that are no text may look alike
+        parts = [
+            _numbers(_one_shard(split, number), condition) + int(shards.starts[number])
+            for number in range(len(shards.paths))
+        ]
+        return np.concatenate(parts)
+    # On a line of its own, so that a comment in the condition ends there.
+    with Answer([split], f"select _shard, _record from records where (\n{condition}\n)") as answer:
+        table = answer.table()
+    if not len(table):
+        return np.zeros(0, np.int64)
+    which = pc.index_in(table["_shard"].combine_chunks().cast(pa.string()), names.cast(pa.string()))
+    starts = shards.starts[np.asarray(which)]
+    numbers: Ids = starts + np.asarray(table["_record"].combine_chunks()).astype(np.int64)
+    return numbers
+
+
+def _one_shard(split: Split, number: int) -> Split:
+    shards = split._shards
+    return Split(split.name, Shards([shards.paths[number]], [shards.counts[number]]), split._schema)

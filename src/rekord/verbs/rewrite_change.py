@@ -1,0 +1,304 @@
+"""What becomes of the columns of records: which are kept, by which names, cast to what, and filled with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rekord.codec.columns import Optional, Ragged, Strings
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Bytes, Feature, Float32, Int64, Label, Mask, Schema, Text
+from rekord.schema.defaults import ABSENT
+from rekord.schema.dtypes import dtype_name
+from rekord.schema.refuse import near_miss, shown
+from rekord.transforms.numbers_cast import cast as cast_transform
+
+_ALIASES = {"int": "int64", "float": "float32", "str": "text", "string": "text"}
+_NUMBERS = (Int64, Float32, Label)
+_TEXTS = (Text, Bytes)
+
+
+@dataclass(frozen=True)
+class ColumnChange:
+    """One column of the records, and what it becomes."""
+
+    old: str
+    new: str
+    read: Feature
+    made: Feature
+    cast: bool = False  # records may hold another kind than is declared, and all become `made`
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of all columns."""
+
+    before: Schema
+    columns: tuple[ColumnChange, ...]
+    schema: Schema  # of what is made
+    lossy: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return tuple([one.old for one in self.columns])
+
+    @property
+    def cast(self) -> tuple[ColumnChange, ...]:
+        """The columns that are cast."""
+        return tuple([one for one in self.columns if one.cast])
+
+    def reading(self, kinds: Mapping[str, str]) -> Schema:
+        """The schema that records are read by, where the columns that are cast are of these kinds."""
+        read = {one.old: _of_kind(one.read, kinds.get(one.old)) for one in self.columns}
+        return _rebuilt(self.before, {name: read.get(name, one) for name, one in self.before.items()})
+
+    def applied(self, columns: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
+        """Columns that were read by `reading(kinds)`, as they are to be stored."""
+        made: dict[str, Any] = {}
+        for one in self.columns:
+            column = columns[one.old]
+            if one.cast:
+                read = _of_kind(one.read, kinds.get(one.old))
+                column = cast_column(column, one.old, read, one.made, lossy=self.lossy)
+            made[one.new] = column
+        return made
+
+    def options(self) -> dict[str, Any]:
+        """As the manifest holds it; the schema that is made stands there too."""
+        return {
+            "renamed": {one.old: one.new for one in self.columns if one.old != one.new},
+            "kept": list(self.names),
+            "cast": [one.old for one in self.cast],
+            "before": self.before.to_dict(evidence=False),
+            "lossy": self.lossy,
+        }
+
+
+def change_of(
+    before: Schema,
+    *,
+    schema: Schema | None,
+    cast: Mapping[str, Any] | None,
+    rename: Mapping[str, str] | None,
+    drop: Sequence[str] | None,
+    keep: Sequence[str] | None,
+    fill: Mapping[str, Any] | None,
+    lossy: bool,
+) -> Change:
+    """What was asked for, of records of the schema `before`. Names are those that columns have there."""
+    casts, renames = _mapping("cast", cast), _mapping("rename", rename)
+    fills = _mapping("fill", fill)
+    kept = _kept(before, _names("drop", drop), None if keep is None else _names("keep", keep))
+    if schema is not None:
+        if kept != list(before) or renames:
+            raise _refused("schema", "`schema` says all columns", "leave drop=, keep= and rename= out")
+        kept, casts = _as_schema(before, schema, casts, fills)
+    for what, names in (("cast", casts), ("rename", renames), ("fill", fills)):
+        for name in names:
+            before[name]  # one that is not there names its near misses
+            if name not in kept:
+                raise _refused(what, f"`{name[:60]}` is left out", f"leave it out of {what}=, or keep it")
+    columns = []
+    for name in kept:
+        read = made = before[name]
+        if name in casts:
+            made = _cast_feature(name, read, casts[name])
+        if name in fills:
+            read = replace(read, optional=True, default=ABSENT)
+            made = replace(made, optional=False, default=_whole_value(made, fills[name]))
+        new = renames.get(name, name)
+        columns.append(ColumnChange(name, new, read, made, cast=name in casts))
+    _check_names(columns)
+    made_by_old = {one.old: one for one in columns}
+    for i, one in enumerate(columns):
+        if isinstance(one.made, Mask) and one.made.of in made_by_old:
+            columns[i] = replace(one, made=replace(one.made, of=made_by_old[one.made.of].new))
+    steps = {one.new for one in columns if one.old in before.steps}
+    after = schema or _rebuilt(before, {one.new: one.made for one in columns}, steps)
+    return Change(before, tuple(columns), after, lossy=bool(lossy))
+
+
+def cast_column(column: Any, name: str, read: Feature, made: Feature, *, lossy: bool) -> Any:
+    """A column of one feature as values for another."""
+    if isinstance(read, _NUMBERS) and isinstance(made, _NUMBERS):
+        dtype = "int64" if isinstance(made, Label) else dtype_name(made.dtype)
+        flat = Int64((None,)) if isinstance(read, (Int64, Label)) else Float32((None,))
+        apply = _cast(name, dtype, lossy=lossy).bind(Schema({name: flat})).apply
+        return _mapped(column, lambda values: apply({name: values})[name])
+    if isinstance(read, _TEXTS) and isinstance(made, (*_TEXTS, Label)):
+        return _texts(column) if isinstance(made, (Text, Label)) else column
+    if isinstance(read, (*_NUMBERS, *_TEXTS)) and isinstance(made, (*_NUMBERS, *_TEXTS)):
+        dtype = {Text: "text", Bytes: "bytes"}.get(type(made)) or dtype_name(made.dtype)
+        apply = _cast(name, dtype, lossy=lossy).bind(Schema({name: read})).apply
+        return [apply({name: column[row]})[name] for row in range(len(column))]
+    return column  # what does not fit is said by the encoder
+
+
+def _cast(name: str, dtype: str, *, lossy: bool) -> Any:
+    return cast_transform(name, dtype, lossy=lossy)
+
+
+def _mapped(column: Any, function: Any) -> Any:
+    """A column of numbers with a function of all its values applied, in whatever form it is."""
+    if isinstance(column, Ragged):
+        return Ragged(_mapped(column.values, function), column.offsets, valid=column.valid)
+    if isinstance(column, Optional):
+        present = column.values[column.valid]
+        made = _mapped(present, function)
+        values = np.zeros(column.values.shape, made.dtype)
+        values[column.valid] = made
+        return Optional(values, column.valid)
+    return function(column.reshape(-1)).reshape(column.shape)
+
+
+def _texts(column: Any) -> Any:
+    """Byte strings as texts, where they are; the encoder judges them."""
+    if isinstance(column, Strings) and column.text:
+        return column
+    return [_as_text(value) for value in column.tolist()]
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_text(one) for one in value]
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return value
+
+
+def _of_kind(feature: Feature, kind: str | None) -> Feature:
+    """A feature as it is read where its key holds lists of another kind than it declares."""
+    if kind is None or kind == feature.kind:
+        return feature
+    made: Any = {"int64": Int64, "float": Float32, "bytes": Bytes}[kind]
+    read: Feature = made(feature.shape, key=feature.key, optional=feature.optional)
+    return read
+
+
+def _cast_feature(name: str, feature: Feature, wanted: Any) -> Feature:
+    if isinstance(wanted, Feature):
+        return wanted
+    if not isinstance(wanted, str):
+        raise _refused(
+            "cast", f"{shown(wanted)} is no type", f'cast={{"{name[:40]}": "int64"}}', feature=name
+        )
+    dtype = _ALIASES.get(wanted, wanted)
+    if isinstance(feature, Label) and dtype == "int64":
+        return feature  # which is stored as that
+    made: Feature = _cast(name, dtype, lossy=True).bind(Schema({name: feature})).schema[name]
+    same = type(made) is type(feature) and dtype_name_of(made) == dtype_name_of(feature)
+    return feature if same else made
+
+
+def dtype_name_of(feature: Feature) -> str | None:
+    """The name of a feature's dtype, where it has one."""
+    dtype = getattr(feature, "dtype", None)
+    return None if dtype is None else dtype_name(dtype)
+
+
+def _as_schema(
+    before: Schema, schema: Schema, casts: Mapping[str, Any], fills: Mapping[str, Any]
+) -> tuple[list[str], dict[str, Any]]:
+    """The columns that a schema keeps of another, and what each of them is cast to."""
+    if casts or fills:
+        raise _refused("schema", "`schema` says what columns are", "leave cast= and fill= out")
+    if not isinstance(schema, Schema):
+        raise _refused("schema", f"{shown(schema)} is no schema", "rk.Schema({…}), or rk.Schema.load(path)")
+    if schema.is_sequence != before.is_sequence:
+        raise _refused("schema", "records would become those of another kind", "a schema of the same kind")
+    for name, feature in schema.items():
+        if name not in before and not feature.optional and feature.default is ABSENT:
+            near = near_miss(name, list(before))
+            raise error(
+                "U698",
+                f"`schema` cannot be used: there is no column `{name[:60]}` to make it of",
+                location=Location(feature=name),
+                expected="columns of the records, or optional ones, or some with a default",
+                found=f"a required column `{name[:60]}`",
+                do=f"did you mean `{near}`?" if near else "declare it optional=True, or with a default",
+            )
+    return [name for name in before if name in schema], {
+        name: schema[name] for name in before if name in schema and schema[name] != before[name]
+    }
+
+
+def _kept(before: Schema, drop: list[str], keep: list[str] | None) -> list[str]:
+    for name in [*drop, *(keep or ())]:
+        before[name]
+    if drop and keep is not None:
+        raise _refused("drop", "columns are either dropped or kept", "leave drop= or keep= out")
+    kept = [name for name in before if name not in drop and (keep is None or name in keep)]
+    if not kept:
+        raise _refused("drop", "no column is left", "keep at least one column")
+    return kept
+
+
+def _check_names(columns: Sequence[ColumnChange]) -> None:
+    seen: dict[str, str] = {}
+    for one in columns:
+        if not isinstance(one.new, str) or not one.new:
+            raise _refused("rename", f"{shown(one.new)} is no name", f"--rename {one.old[:40]}=other")
+        if one.new in seen:
+            raise _refused(
+                "rename",
+                f"`{seen[one.new][:60]}` and `{one.old[:60]}` would both be `{one.new[:60]}`",
+                "choose another name, or drop one of them",
+                feature=one.old,
+            )
+        seen[one.new] = one.old
+
+
+def _whole_value(feature: Feature, value: Any) -> Any:
+    """A value for a hole: one number for all of a fixed shape, too."""
+    shape = feature.shape
+    scalar = not isinstance(value, (list, tuple, np.ndarray))
+    if not shape or not scalar or None in shape:
+        return value
+    filled: Any = value
+    for size in reversed(shape):
+        filled = [filled] * (size or 0)
+    return filled
+
+
+def _rebuilt(before: Schema, features: Mapping[str, Feature], steps: set[str] | None = None) -> Schema:
+    """A schema of the same kind as another."""
+    if not before.is_sequence:
+        return Schema(dict(features))
+    inside = set(before.steps) if steps is None else steps
+    return Schema(
+        context={name: one for name, one in features.items() if name not in inside},
+        steps={name: one for name, one in features.items() if name in inside},
+    )
+
+
+def _mapping(name: str, given: Any) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(column, str) for column in given):
+        raise _refused(name, f"{shown(given)} names no columns", f'{name}={{"column": …}}')
+    return dict(given)
+
+
+def _names(name: str, given: Any) -> list[str]:
+    if given is None:
+        return []
+    if isinstance(given, (str, bytes)) or not all(isinstance(column, str) for column in given):
+        raise _refused(name, f"{shown(given)} is no list of columns", f'{name}=["column"]')
+    return list(given)
+
+
+def _refused(name: str, why: str, do: str, *, feature: str | None = None) -> RekordError:
+    return error(
+        "U698",
+        f"`{name}` cannot be used: {why}",
+        location=Location(feature=feature),
+        expected="a change of columns that makes sense",
+        found=why,
+        do=do,
+    )

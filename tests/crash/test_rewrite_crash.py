@@ -1,0 +1,179 @@
+"""A rewrite or a split that dies, or fails, at any step: its dataset is whole or absent, and the next run ends it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rekord as rk
+from rekord.errors import DatasetError
+from rekord.testing import Crash, Fault, FaultyStorage
+from rekord.testing.conversions import cut_small, never_wait_for_disks, strays
+from rekord.testing.sources import tree
+from rekord.verbs.resplitting import prepare_resplit
+from rekord.verbs.rewrite_asked import Asked
+from rekord.verbs.rewriting import prepare_rewrite
+
+SCHEMA = rk.Schema({"x": rk.Int64(), "name": rk.Text(), "label": rk.Label(3)})
+REWRITES: dict[str, dict[str, Any]] = {
+    "copied": {"shard_size": 400, "shuffle": True},
+    "compressed": {"shards": 2, "compression": "gzip"},
+    "changed": {"shards": 2, "rename": {"x": "y"}, "cast": {"name": "bytes"}},
+}
+SPLIT: dict[str, Any] = {
+    "split": {"a": 0.5, "b": 0.5},
+    "split_by": None,
+    "stratify": "label",
+    "folds": None,
+    "only": None,
+    "shuffle": False,
+    "seed": 0,
+    "shard_size": 400,
+    "shards": None,
+    "compression": None,
+    "format": None,
+    "workers": 1,
+    "fresh": False,
+}
+DEATHS: list[Fault] = ["crash", "short write then crash", "power loss"]
+ERRORS: dict[Fault, int] = {"enospc": errno.ENOSPC, "eio": errno.EIO}
+
+
+class Place:
+    """A dataset, the steps and the bytes of what is made of it, and places for interrupted runs."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.name = name
+        self.old = folder / "in"
+        rows = [{"x": i, "name": "n" * (i % 7), "label": i % 3} for i in range(30)]
+        rk.write(rows, self.old, schema=SCHEMA, shards=3, progress=False)
+        self.old_bytes = tree(self.old)
+        storage = FaultyStorage()
+        (folder / "whole").mkdir()
+        self.run(folder / "whole" / "data", storage)
+        self.steps = storage.operations
+        self.bytes = tree(folder / "whole" / "data")
+        self.count = 0
+
+    def run(self, out: Path, storage: FaultyStorage | None = None) -> None:
+        if self.name == "split":
+            prepare_resplit(self.old, out, **SPLIT, storage=storage).run(progress=False)
+        else:
+            asked = Asked(**REWRITES[self.name], workers=1)
+            prepare_rewrite([self.old], out, asked, storage=storage).run(progress=False)
+
+    def new(self) -> Path:
+        self.count += 1
+        folder = self.folder / str(self.count)
+        folder.mkdir()
+        return folder / "data"
+
+    def assert_absent_or_whole(self, out: Path) -> None:
+        if out.exists():
+            assert tree(out) == self.bytes
+
+    def assert_next_run_ends_it(self, out: Path) -> None:
+        self.run(out)
+        assert tree(out) == self.bytes
+        assert tree(self.old) == self.old_bytes
+        assert strays(out) == []
+        shutil.rmtree(out.parent)
+
+
+@pytest.fixture(params=[*REWRITES, "split"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    cut_small(monkeypatch)
+    never_wait_for_disks(monkeypatch)
+    return Place(tmp_path, request.param)
+
+
+@pytest.mark.parametrize("fault", DEATHS)
+def test_dying_at_any_step_is_made_good_by_the_next_run(place: Place, fault: Fault) -> None:
+    assert sum(name.endswith((".tfrecord", ".tfrecord.gz")) for name in place.bytes) >= 2
+    for step, operation in enumerate(place.steps, 1):
+        if fault == "short write then crash" and operation.name != "write":
+            continue  # there is no half of it: the same as a crash
+        out = place.new()
+        storage = FaultyStorage(fail_at=step, fault=fault)
+        with pytest.raises(Crash):
+            place.run(out, storage)
+        assert len(storage.operations) == step, "a dead process does nothing more"
+        place.assert_absent_or_whole(out)
+        place.assert_next_run_ends_it(out)
+
+
+@pytest.mark.parametrize("fault", ERRORS)
+def test_an_error_at_any_step_is_told_and_made_good_by_the_next_run(place: Place, fault: Fault) -> None:
+    for step in range(1, len(place.steps) + 1, 3 if fault == "enospc" else 5):
+        out = place.new()
+        with pytest.raises(DatasetError) as caught:
+            place.run(out, FaultyStorage(fail_at=step, fault=fault))
+        assert (caught.value.code, caught.value.found) == ("X504", os.strerror(ERRORS[fault]))
+        assert str(caught.value.location.path).startswith(str(out.parent))
+        place.assert_absent_or_whole(out)
+        place.assert_next_run_ends_it(out)
+
+
+def test_finished_shards_are_not_copied_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    never_wait_for_disks(monkeypatch)
+    place = Place(tmp_path, "copied")
+    shards = [
+        i for i, step in enumerate(place.steps, 1) if step.name == "rename" and ".tfrecord" in step.path
+    ]
+    out = place.new()
+    with pytest.raises(Crash):
+        place.run(out, FaultyStorage(fail_at=shards[-1]))
+    prepared = prepare_rewrite([place.old], out, Asked(**REWRITES["copied"], workers=1))
+    assert prepared.run(progress=False).resumed_shards >= 1
+    assert tree(out) == place.bytes
+
+
+def test_a_second_run_to_the_same_place_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
+    from rekord.engines.journal import Lock
+
+    place = Place(tmp_path, "copied")
+    out = place.new()
+    with Lock(str(out)), pytest.raises(DatasetError) as caught:
+        place.run(out)
+    assert (caught.value.code, caught.value.location.path) == ("X512", str(out))
+    place.assert_next_run_ends_it(out)
+
+
+def test_a_rewrite_that_is_killed_goes_on_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    rows = ({"x": i, "name": "n" * 4000, "label": i % 3} for i in range(12_000))
+    rk.write(rows, tmp_path / "in", schema=SCHEMA, shards=4, progress=False)
+    rk.rewrite(tmp_path / "in", tmp_path / "whole" / "data", shard_size="1MB", progress=False)
+    out = tmp_path / "killed" / "data"
+    command = [
+        sys.executable,
+        "-m",
+        "rekord",
+        "rewrite",
+        str(tmp_path / "in"),
+        str(out),
+        "--shard-size",
+        "1MB",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if list(out.parent.glob(".data.rekord-*/shards/*.done")):
+            break
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    if process.returncode == -signal.SIGKILL:
+        assert not out.exists()
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+    assert tree(out) == tree(tmp_path / "whole" / "data")
+    assert strays(out) == []

@@ -1,0 +1,68 @@
+"""Rewriting what lies elsewhere, and the thread that writes what was lent to it."""
+
+import hashlib
+import random
+
+import fsspec
+import pytest
+
+import rekord as rk
+from rekord.storage.behind import LENT, Output
+from rekord.storage.files import LOCAL
+
+SCHEMA = rk.Schema({"x": rk.Int64(), "name": rk.Text()})
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    rk.write(
+        [{"x": i, "name": str(i)} for i in range(50)],
+        tmp_path / "in",
+        schema=SCHEMA,
+        shards=3,
+        progress=False,
+    )
+    storage = fsspec.filesystem("memory")
+    storage.put(str(tmp_path / "in"), "/rewrite/in", recursive=True)
+    yield "memory://rewrite/in"
+    storage.rm("/rewrite", recursive=True)
+
+
+def test_a_dataset_elsewhere_is_copied_changed_and_split(elsewhere, tmp_path):
+    copied = rk.rewrite(elsewhere, tmp_path / "copied", shards=2, progress=False)
+    assert [row["x"] for row in copied["train"]] == list(range(50))
+    changed = rk.rewrite(elsewhere, tmp_path / "changed", rename={"x": "y"}, workers=1, progress=False)
+    assert [row["y"] for row in changed["train"]] == list(range(50))
+    folded = rk.resplit(elsewhere, tmp_path / "folded", folds=2, progress=False)
+    assert sorted(row["x"] for split in folded.splits.values() for row in split) == list(range(50))
+
+
+def test_a_place_elsewhere_is_not_written_to(elsewhere):
+    with pytest.raises(rk.DatasetError) as caught:
+        rk.rewrite(elsewhere, "memory://rewrite/out", progress=False)
+    assert (caught.value.code, caught.value.location.path) == ("X504", "memory://rewrite/out")
+
+
+def test_what_is_given_and_what_is_lent_is_written_in_its_order(tmp_path):
+    chance = random.Random(7)
+    expected = b""
+    file = LOCAL.create(str(tmp_path / "file"))
+    buffers = [bytearray(100_000) for _ in range(LENT)]
+    with Output(file, hashed=True) as output:
+        lent = 0
+        for _ in range(200):
+            data = chance.randbytes(chance.randrange(100_000))
+            expected += data
+            if chance.random() < 0.3:
+                output.write(data)
+            else:
+                view = memoryview(buffers[lent % LENT])[: len(data)]
+                view[:] = data
+                output.lend(view)
+                lent += 1
+        output.finish()
+        file.fsync()
+    file.close()
+    assert (tmp_path / "file").read_bytes() == expected
+    assert output.n_bytes == len(expected)
+    assert output.sha256() == hashlib.sha256(expected).hexdigest()
