@@ -165,6 +165,8 @@ CODES: dict[str, str] = {
     "E386": "a value does not survive a cast",
     "E387": "a text cannot be tokenised",
     "E388": "a number is in no bucket",
+    # E395 to E399: records of which no others can be made
+    "E395": "a feature vector has a value that is no number",
     # D4xx: records that are not what the schema declares
     "D401": "a required feature is missing",
     "D402": "a feature has another number of values than the schema says",
@@ -322,6 +324,7 @@ CODES: dict[str, str] = {
     # U685 to U689: transforms that were recorded, and transforms of splits
     "U685": "a recorded transform cannot be made again",
     "U686": "a transform comes too late",
+    "U687": "a transform changes the classes that are asked for",
     # U690 to U694: vocabularies, tokenizers, and what is learned from rows
     "U690": "a vocabulary cannot be used",
     "U691": "a transform has not learned what it needs",
@@ -342,7 +345,6 @@ CODES: dict[str, str] = {
     "U704": "a class has too few records for SMOTE",
     "U705": "feature vectors need more memory than SMOTE may have",
     "U706": "an augmentation cannot be done",
-    "U707": "a feature vector has a value that is no number",
     # U710 to U719: datasets that are edited
     "U710": "a dataset without a manifest cannot be edited",
     "U711": "files of others lie in a dataset that is to be replaced",

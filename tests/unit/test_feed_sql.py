@@ -12,7 +12,7 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.split import Split
-from rekord.feeds.sql import _Records
+from rekord.feeds.sql_tables import Table
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 SCHEMA = rk.Schema(
@@ -105,8 +105,30 @@ def test_a_column_may_be_named_and_not_be_needed(query: str, answer: dict[str, A
     assert split.sql(query).to_pydict() == answer
 
 
-def test_a_plan_can_be_asked_for(split: rk.Split) -> None:
-    assert split.sql("explain select vec from records").num_rows == 1
+@pytest.mark.parametrize(
+    "query",
+    [
+        "copy records to 'stolen.csv'",
+        "create table t (a int)",
+        "attach 'stolen.db'",
+        "set threads = 4",
+        "explain analyze create table t (a int)",
+        "select * from read_csv('secret.csv')",
+        "select * from read_text('secret.csv')",
+        "select * from glob('*')",
+    ],
+)
+def test_a_query_reads_the_records_and_nothing_else(
+    query: str, split: rk.Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.csv").write_text("secret\n1\n", encoding="utf-8")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(rk.UsageError) as caught:
+        split.sql(query)
+    assert (caught.value.code, bool(caught.value.do)) == ("U681", True)
+    assert "--output" not in (caught.value.do or "")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_query_without_records_reads_none(split: rk.Split) -> None:
@@ -140,7 +162,7 @@ def test_no_records_can_be_asked(put_file: Any) -> None:
         ("select * from other", "Table with name other does not exist"),
         ("select * from split", "Table with name split does not exist"),  # no variable of ours either
         ("select 1; select 2", "2 of them"),
-        ("", "0 of them"),
+        ("", "none"),
         ('select cast("image/name" as integer) from records', "Could not convert string"),
         (b"select 1", "bytes"),
     ],
@@ -173,7 +195,7 @@ def test_a_failed_query_leaves_nothing_behind_for_the_garbage_collector(put_file
     try:
         with suppress(rk.FrameError):  # which keeps no traceback, unlike pytest
             split.sql("select sum(n) from records")
-        assert not [one for one in gc.get_objects() if isinstance(one, _Records)]
+        assert not [one for one in gc.get_objects() if isinstance(one, Table)]
     finally:
         gc.enable()
 
@@ -183,3 +205,40 @@ def test_a_missing_duckdb_names_the_extra(split: rk.Split, monkeypatch: pytest.M
     with pytest.raises(rk.UsageError) as caught:
         split.sql("select 1")
     assert (caught.value.code, caught.value.do) == ("U602", "pip install 'rekord[sql]'")
+
+
+def test_views_say_where_their_records_lie(split: rk.Split) -> None:
+    view = split.select([4, 1, 1, 3])
+    everything = split.to_arrow(columns=["label", 'odd "name"']).to_pylist()
+    expected = [everything[i] for i in (4, 1, 1, 3)]
+    answer = view.sql('select label, "odd ""name""" from records')
+    assert answer.to_pylist() == expected
+    assert view.sql("select label from records")["label"].to_pylist() == [row["label"] for row in expected]
+    places = view.sql("select _shard, _record, label_name from records").to_pylist()
+    for place, row in zip(places, expected, strict=True):
+        path = next(path for path in split.paths if path.endswith(place["_shard"]))
+        assert rk.open(path, schema=SCHEMA)[place["_record"]]["label"] == row["label"]
+        assert place["label_name"] == ["cat", "dog"][row["label"]]
+
+
+def test_a_condition_on_the_index_chooses_within_a_view(split: rk.Split) -> None:
+    view = split.select([4, 1, 1, 3, 0])
+    rows = view.to_arrow(columns=["label", "image/name"]).to_pylist()
+    for label in (0, 1):
+        answer = view.sql(f'select "image/name" as n from records where label = {label}')
+        assert answer["n"].to_pylist() == [row["image/name"] for row in rows if row["label"] == label]
+
+
+def test_a_transformed_split_is_asked_for_what_its_transforms_make(split: rk.Split) -> None:
+    halves = split.transform(rk.transforms.cast("label", "float32"))
+    answer = halves.sql("select label, count(*) as n from records group by 1 order by 1")
+    assert (str(answer.schema.field("label").type), answer.to_pydict()) == (
+        "float",
+        {"label": [0.0, 1.0], "n": [3, 2]},
+    )
+
+
+def test_rows_are_those_that_a_function_gives(split: rk.Split) -> None:
+    mapped = split.map(lambda batch: {"first": batch["label"][:1]})
+    assert mapped.sql("select count(*) as n from records").to_pydict() == {"n": [1]}
+    assert "_record" in (refused(lambda: mapped.sql("select _record from records")).found or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import signal
 import sys
 import threading
 from collections import Counter
@@ -14,6 +15,7 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.split import Split
+from rekord.feeds import sql_answer
 from rekord.testing import corrupt_payload, example_bytes, frames, sequence_bytes
 
 NAMES = ["cat", "dog", "owl"]
@@ -452,3 +454,66 @@ def test_a_missing_duckdb_names_the_extra(data: Path, monkeypatch: pytest.Monkey
     with pytest.raises(rk.UsageError) as caught:
         rk.query(data, "select 1")
     assert (caught.value.code, caught.value.do) == ("U602", "pip install 'rekord[sql]'")
+
+
+def test_tables_are_listed_by_the_names_that_queries_have_for_them(data: Path) -> None:
+    assert rk.query(data, "show tables").to_pydict() == {"name": ["records", "train", "val"]}
+    assert rk.query(data, "SHOW  ALL TABLES ;", split="val").to_pydict() == {"name": ["records", "val"]}
+
+
+def test_a_split_may_have_any_name(tmp_path: Path) -> None:
+    for name in ("rk0", "rkindex", "Records", "it's"):
+        (tmp_path / f"{name}-00000-of-00001.tfrecord").write_bytes(frames([example_bytes({"n": [1]})] * 2))
+    schema = rk.Schema({"n": rk.Int64()})
+    assert rk.query(tmp_path, "select sum(n)::int as s from records", schema=schema).to_pydict() == {"s": [8]}
+    assert rk.query(tmp_path, 'select sum(n) as s from "it\'s"', schema=schema)["s"].to_pylist() == [2]
+    assert rk.query(tmp_path, "show tables", schema=schema)["name"].to_pylist() == ["it's", "records"]
+
+
+@pytest.mark.parametrize("value", ["?", "$1", "$name"])
+def test_a_parameter_without_a_value_is_said(value: str, data: Path) -> None:
+    failure = refused(data, f"select * from records where label = {value}")
+    assert failure.found == "a parameter, such as ? or $1"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select label, count(*) as n from records group by 1 order by 1",
+        "select r.label_name as name, min(r._record), max(_split) from records as r group by all order by 1",
+        "select count(*) from val",
+        "select LABEL as label, count(*) filter (where label > 0) from train group by 1 order by 1",
+        "select distinct label % 2 as k from records order by k limit 1 offset 1",
+        "select 'label_name' as text, label from records where label = 1 or label is null limit 2",
+        'select max("image/name"), sum("odd ""name""") from records where label = 2 having count(*) > 1',
+        "select case when label = 0 then 'a' else label_name end as c from train order by c limit 9",
+        "select select_ from records",
+        "select label from nowhere",
+        "select records from records order by 1 limit 1",
+        "select r from records r where r.label = 0 order by r limit 1",
+        "select label from records where label = 'x'",
+    ],
+)
+def test_a_query_that_is_simple_is_answered_as_any_other(
+    sql: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked() -> Any:
+        try:
+            answer = rk.query(data, sql)
+        except rk.RekordError as failure:
+            return failure.message
+        return answer.schema, answer.to_pylist()
+
+    found = asked()
+    monkeypatch.setattr(sql_answer, "simple_query", lambda *_: None)
+    assert found == asked()
+
+
+def test_an_interrupt_while_records_are_read_comes_out(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: Split, batch_size: int, **options: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the interrupt is raised before this")
+
+    monkeypatch.setattr(Split, "batches", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rk.query(data, 'select max("select") from records')

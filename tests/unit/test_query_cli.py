@@ -76,7 +76,15 @@ def test_every_type_of_an_answer_has_a_form_in_json(data: str, capsys: Captured)
     assert run(["query", data, sql, "--json"]) == 0
     [row] = json.loads(capsys.readouterr().out)["rows"]
     assert row[:8] == [2, 1.5, "2020-02-01", [["a", 1]], {"x": 0.1, "y": None}, True, None, 0.0]
-    assert row[9] == 2**127 - 1
+    assert row[8:] == ["P0M2DT0S", 2**127 - 1]
+
+
+def test_spans_of_time_are_written_as_iso_8601_does(data: str, capsys: Captured) -> None:
+    sql = "select interval '1 month -2 days 3.25 seconds' as a, interval '-90 seconds' as b"
+    assert run(["query", data, sql]) == 0
+    assert capsys.readouterr().out == "a,b\nP1M-2DT3.25S,P0M0DT-90S\n"
+    assert run(["query", data, sql, "--format", "table"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "P1M-2DT3.25S  P0M0DT-90S"
 
 
 def test_jsonl_has_an_object_a_row_and_no_name_twice(data: str, capsys: Captured) -> None:
@@ -246,7 +254,7 @@ def test_who_has_seen_enough_of_a_long_answer_can_go(tmp_path: Path) -> None:
 INTERRUPTED = """
 import os, signal, sys, threading
 from rekord.cli.main import run
-from rekord.verbs.query_engine import Runner
+from rekord.feeds.sql_engine import Runner
 
 real = Runner.run
 def begun(self, call):

@@ -133,12 +133,15 @@ def balance(
         told["dry_run"] = True
     else:
         told["resumed_shards"] = outcome.resumed_shards
-    _say_counts(prepared)
     if as_json:
         output.say_json(told)
-    elif outcome is None:
-        output.tell("nothing was written")
     else:
+        _say_counts(prepared)
+    if prepared.looks_alike:
+        output.tell("with flip alone all copies of a record look alike: add crop, rotate or colour")
+    if outcome is None:
+        output.tell("nothing was written")
+    elif not as_json:
         done = "nothing to do, complete already" if outcome.nothing_to_do else f"in {duration(seconds)}"
         output.say(
             f"{clean(out)}: {count(prepared.added, 'record')} added, {prepared.removed:,} removed, {done}"
@@ -171,20 +174,20 @@ def strategy_of(text: str) -> str | float | dict[str, int]:
 
 
 def _say_counts(prepared: Balancing) -> None:
-    """The records of each class before and after, on stderr."""
+    """The records of each class before and after."""
     for name, draw in prepared.draws.items():
         records = draw.labelled
         before, after = records.named(records.counts), records.named(draw.after)
-        output.tell(f"{clean(name)}, {clean(records.by)}:")
+        output.say(f"{clean(name)}, {clean(records.by)}:")
         shown = list(before)[:_SHOWN_CLASSES]
         width = max([len(cut(clean(one))) for one in shown], default=0)
         digits = max([len(f"{before[one]:,}") for one in shown], default=0)
         for one in shown:
-            output.tell(f"  {cut(clean(one)):<{width}}  {before[one]:>{digits},} → {after[one]:,}")
+            output.say(f"  {cut(clean(one)):<{width}}  {before[one]:>{digits},} → {after[one]:,}")
         if len(before) > len(shown):
-            output.tell(f"  and {len(before) - len(shown):,} more")
+            output.say(f"  and {len(before) - len(shown):,} more")
         if records.without:
-            output.tell(f"  {count(records.without, 'record')} without a class, kept as they are")
+            output.say(f"  {count(records.without, 'record')} without a class, kept as they are")
     kept = [clean(name) for name in prepared.old.splits if name not in prepared.draws]
     if kept:
-        output.tell(f"left as they are: {', '.join(kept)}")
+        output.say(f"left as they are: {', '.join(kept)}")

@@ -15,7 +15,7 @@ from rekord.errors import RekordError, error
 from rekord.location import Location
 
 if TYPE_CHECKING:
-    from rekord.verbs.query import Answer
+    from rekord.feeds.sql_answer import Answer
 
 _ROWS = 40
 
@@ -87,7 +87,8 @@ def query(
     All records are the table `records`, those of a split a table by its name. In the same way _split, _shard, _record
     and label_name say more of each record, where the query names them.
     """
-    from rekord.verbs.query import Answer, splits_of
+    from rekord.feeds.sql_answer import Answer
+    from rekord.verbs.query import splits_of
 
     chosen = _chosen(format, output, as_json=as_json)
     splits = splits_of(path, split, schema)

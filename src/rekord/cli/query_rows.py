@@ -16,7 +16,7 @@ import pyarrow as pa
 from rekord.cli.render import clean
 
 if TYPE_CHECKING:
-    from rekord.verbs.query import Answer
+    from rekord.feeds.sql_answer import Answer
 
 _GROUP_BYTES = 32 << 20
 """About how much a row group of a Parquet file holds: all of it is in memory before it is written."""

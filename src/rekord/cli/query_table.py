@@ -12,7 +12,7 @@ from rekord.cli.query_rows import span, unique
 from rekord.cli.render import Piece, clean, cut
 
 if TYPE_CHECKING:
-    from rekord.verbs.query import Answer
+    from rekord.feeds.sql_answer import Answer
 
 _WIDTH, _MOST, _LEAST = 80, 60, 8
 _BETWEEN = "  "

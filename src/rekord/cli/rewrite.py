@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rekord.verbs.rewriting import Rewrite
 
 _DO = "rekord rewrite --help"
-_ABOUT_ROWS = ("X510", "X565")
+_ABOUT_ROWS = ("X510", "X552", "X565")
 
 
 def _number(option: str) -> Any:

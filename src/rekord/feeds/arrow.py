@@ -28,18 +28,18 @@ def split_to_arrow(split: Split, columns: Sequence[str] | None) -> pa.Table:
     return pa.Table.from_batches(list(batches), schema)
 
 
-def arrow_schema(split: Split) -> pa.Schema:
+def arrow_schema(split: Split, columns: Sequence[str] | None = None) -> pa.Schema:
     """The types of a split's table; a record is read only where a function makes the columns."""
     if split._map is None:
-        return _record_batch(_no_rows(split, None)).schema
-    return arrow_batches(split, None)[0]
+        return _record_batch(_no_rows(split, columns)).schema
+    return arrow_batches(split, columns)[0]
 
 
 def arrow_batches(
-    split: Split, columns: Sequence[str] | None, *, rows: int = _ROWS
+    split: Split, columns: Sequence[str] | None, *, rows: int = _ROWS, threads: int | None = None
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema of a split's table, and its batches one after another; only the first is made ahead."""
-    made = (_record_batch(batch) for batch in split.batches(rows, columns=columns))
+    made = (_record_batch(batch) for batch in split.batches(rows, columns=columns, threads=threads))
     first = next(made, None)
     if first is None:
         return _record_batch(_no_rows(split, columns)).schema, iter(())

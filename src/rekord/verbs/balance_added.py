@@ -68,7 +68,7 @@ class WithAdded:
             encoder.append(self.make(number - self.kept, lambda: decode(payload, schema)))
             return bytes(encoder.take())
         except RekordError as failure:
-            if isinstance(failure, UsageError):
+            if isinstance(failure, UsageError) or failure.location.record is not None:
                 raise  # about all records, or one that it names
             source = stretch.records.recipe.records(0, np.array([position], np.int64))
             where = stretch.records.shards.where(int(source[0]))

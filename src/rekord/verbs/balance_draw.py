@@ -17,7 +17,7 @@ from rekord.dataset.selection import all_numbers
 from rekord.dataset.split import Split
 from rekord.errors import error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Int64, Label
+from rekord.schema import Feature, Int64, Label
 from rekord.verbs.balance_targets import Classes, Counts
 
 
@@ -83,6 +83,10 @@ class Labelled:
         return {value: code for code, value in enumerate(self.values)}
 
     @cached_property
+    def _value_of(self) -> dict[str, Any]:
+        return {self.name_of(value): value for value in self.values}
+
+    @cached_property
     def _by_code(self) -> tuple[Ids, Any]:
         order = np.argsort(self.codes, kind="stable").astype(np.int64)
         return order, self.codes[order]
@@ -90,14 +94,13 @@ class Labelled:
     def _class_of(self, given: Any) -> Any:
         if isinstance(given, np.generic):
             given = given.item()
-        if isinstance(self.feature, Label) and isinstance(given, str):
-            number = self.feature.id_of(given)
-            given = given if number is None else number
-        # A command line has only texts.
-        if isinstance(self.feature, Bytes) and isinstance(given, str):
-            return given.encode()
+        if not isinstance(given, str):
+            return given
+        # A command line has only texts: the names of classes, or ids beside them.
+        if given in self._value_of:
+            return self._value_of[given]
         numeric = isinstance(self.feature, (Int64, Label))
-        is_number = isinstance(given, str) and given.removeprefix("-").isdecimal() and len(given) < 20
+        is_number = given.removeprefix("-").isdecimal() and len(given) < 20
         return int(given) if numeric and is_number else given
 
 

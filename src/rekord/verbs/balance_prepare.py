@@ -99,6 +99,7 @@ class Balancing:
     wanted: Remake
     by: str
     method: str
+    augment: tuple[str, ...]
     draws: Mapping[str, Draw]
 
     def run(self, *, progress: bool) -> Outcome:
@@ -114,6 +115,11 @@ class Balancing:
     def removed(self) -> int:
         """Records that the new dataset does not have."""
         return sum(draw.removed for draw in self.draws.values())
+
+    @property
+    def looks_alike(self) -> bool:
+        """Whether several copies of a record are one picture: there is only one way to flip it."""
+        return self.augment == ("flip",) and any((draw.copies > 1).any() for draw in self.draws.values())
 
     def to_dict(self) -> dict[str, Any]:
         """Counts before and after, as JSON holds them."""
@@ -163,7 +169,9 @@ def prepare_balance(path: Any, out: Any, asked: Asked, *, storage: Any = None) -
         wanted = _remake(old, draws, names, place, cut, asked)
     if storage is not None:
         wanted = replace(wanted, storage=storage)
-    return Balancing(out=place, old=old, wanted=wanted, by=asked.by, method=asked.method, draws=draws)
+    return Balancing(
+        out=place, old=old, wanted=wanted, by=asked.by, method=asked.method, augment=names, draws=draws
+    )
 
 
 def _check_together(asked: Asked, augmentations: Sequence[str]) -> None:
@@ -173,6 +181,7 @@ def _check_together(asked: Asked, augmentations: Sequence[str]) -> None:
         ("augment", bool(augmentations), "oversample"),
         ("per_box", asked.per_box is not None, "oversample"),
         ("columns", asked.columns is not None, "smote"),
+        ("k_neighbors", asked.k_neighbors != Asked.k_neighbors, "smote"),
     ):
         if given and method != needs:
             raise error(
@@ -182,6 +191,14 @@ def _check_together(asked: Asked, augmentations: Sequence[str]) -> None:
                 found=f"method={method!r}",
                 do=f'leave {name} out, or method="{needs}"',
             )
+    if asked.per_box is not None and not augmentations:
+        raise error(
+            "U605",
+            "`per_box` means nothing without `augment`: plain copies keep their boxes",
+            expected="augment=[…], or no per_box",
+            found="no augment",
+            do="leave per_box out, or name augmentations: augment=['crop']",
+        )
 
 
 def _chosen_splits(old: Old, asked: object) -> list[str]:

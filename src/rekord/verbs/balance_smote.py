@@ -141,17 +141,13 @@ def synthesised(draw: Draw, vectors: Vectors, *, neighbours: int, seed: int) -> 
     else:
         sampler = over_sampling.SMOTE(**options)
     try:
-        made, classes = sampler.fit_resample(rows, labels)
+        with np.errstate(all="ignore"):  # what comes of it is looked at below
+            made, classes = sampler.fit_resample(rows, labels)
     except ValueError as failure:
-        raise error(
-            "U703",
-            "SMOTE cannot be applied to these vectors",
-            location=Location(feature=records.by),
-            expected="vectors that differ from each other",
-            found=str(failure).split("\n", 1)[0][:60],
-            do='method="oversample"',
-        ) from failure
+        raise _not_applicable(records.by, str(failure).split("\n", 1)[0][:60]) from failure
     made, classes = made[len(rows) :], classes[len(rows) :]
+    if not np.isfinite(made).all():
+        raise _not_applicable(records.by, "numbers too far apart: what lies between them is not finite")
     made = made[np.argsort(classes, kind="stable")]
     columns: dict[str, Any] = {records.by: _classes(draw)}
     at = 0
@@ -161,6 +157,17 @@ def synthesised(draw: Draw, vectors: Vectors, *, neighbours: int, seed: int) -> 
         columns[name] = (np.rint(values) if whole else values).astype(dtype)
         at += width
     return columns
+
+
+def _not_applicable(by: str, found: str) -> RekordError:
+    return error(
+        "U703",
+        "SMOTE cannot be applied to these vectors",
+        location=Location(feature=by),
+        expected="vectors that differ from each other, by numbers that float64 holds",
+        found=found,
+        do='method="oversample"',
+    )
 
 
 def _classes(draw: Draw) -> list[Any]:
@@ -211,7 +218,7 @@ def _check_values(draw: Draw, name: str, part: Array, valid: Any, dtype: Any, do
 def _no_number(draw: Draw, name: str, row: int, found: str) -> RekordError:
     where = draw.labelled.split._shards.where(int(draw.labelled.numbers[row]))
     return error(
-        "U707",
+        "E395",
         f"`{name}` has a value that no vector can have",
         location=Location(feature=name).within(**where.to_dict()),
         expected="finite numbers in each record, whole ones within 2^53",

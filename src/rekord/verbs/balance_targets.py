@@ -16,6 +16,9 @@ Counts: TypeAlias = "dict[Any, int]"
 
 Strategy: TypeAlias = "str | float | Mapping[Any, int] | Callable[[Any], Mapping[Any, int]]"
 
+_MOST_RECORDS = 1 << 30
+"""Of a balanced split. Their numbers are in memory, and a number that is mistyped shall not fill it."""
+
 WORDS = ("auto", "minority", "majority", "not minority", "not majority", "all")
 
 
@@ -25,9 +28,7 @@ class Classes:
 
     by: str
     counts: Mapping[Any, int]
-    class_of: Callable[
-        [Any], Any
-    ]  # a class by its value or its name; itself where there is none of that name
+    class_of: Callable[[Any], Any]  # by its value or its name; what was given where there is none of that name
     name_of: Callable[[Any], str]
 
 
@@ -54,7 +55,17 @@ def targets(strategy: object, classes: Classes, values: Callable[[], Any], *, gr
         asked = _by_function(strategy, classes, values, grow=grow)
     else:
         raise _unknown(classes, strategy)
-    return {one: asked.get(one, count) for one, count in classes.counts.items()}
+    after = {one: asked.get(one, count) for one, count in classes.counts.items()}
+    if grow and sum(after.values()) > max(_MOST_RECORDS, sum(classes.counts.values())):
+        most = max(after, key=after.__getitem__)
+        raise _refused(
+            classes,
+            "that would be more records than a split may get",
+            f"at most {_MOST_RECORDS:,} records in all",
+            f"{sum(after.values()):,}, of them {after[most]:,} of class {classes.name_of(most)[:60]}",
+            "ask for fewer",
+        )
+    return after
 
 
 def _by_word(word: str, classes: Classes, *, grow: bool) -> Counts:
@@ -99,7 +110,7 @@ def _by_ratio(ratio: float, classes: Classes, *, grow: bool) -> Counts:
             f"a ratio is for two classes, and there are {len(counts):,}",
             "a number of records for each class",
             f"{ratio:g}",
-            f"sampling_strategy={{{_shown_key(classes, next(iter(counts)))}: …}}",
+            f"sampling_strategy={{{', '.join([f'{_shown_key(classes, one)}: …' for one in list(counts)[:3]])}}}",
         )
     largest, smallest = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
     one = next(name for name in counts if name != (largest if grow else smallest))
@@ -185,7 +196,9 @@ def _by_function(
 
 
 def _shown_key(classes: Classes, one: Any) -> str:
-    return repr(one) if isinstance(one, int) else repr(classes.name_of(one))
+    """A class as one would write it in a dict."""
+    name = classes.name_of(one)
+    return repr(one) if name == repr(one) else repr(name)
 
 
 def _unknown(classes: Classes, strategy: object) -> RekordError:

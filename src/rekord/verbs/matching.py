@@ -11,10 +11,10 @@ from rekord.dataset.selection import all_numbers
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import error
+from rekord.feeds.sql_answer import Answer
 from rekord.feeds.sql_index import Indexed
 from rekord.location import Location
 from rekord.schema.refuse import shown
-from rekord.verbs.query import Answer
 
 _PLACE = ("_shard", "_record")
 

@@ -75,7 +75,7 @@ def prepare_resplit(
     asked = Asked(
         shard_size=shard_size,
         shards=shards,
-        compression=chosen_compression(compression, whole.paths),
+        compression=chosen_compression(compression, whole.paths, format),
         shuffle=shuffle,
         seed=seed,
         format=format,

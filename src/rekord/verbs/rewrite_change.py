@@ -11,15 +11,16 @@ import numpy as np
 from rekord.codec.columns import Optional, Ragged, Strings
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Float32, Int64, Label, Mask, Schema, Text
+from rekord.schema import Bytes, Feature, Float32, Int64, Label, Mask, Schema, Tensor, Text
 from rekord.schema.defaults import ABSENT
-from rekord.schema.dtypes import dtype_name
+from rekord.schema.dtypes import FLOATS, INTEGERS, dtype_name
 from rekord.schema.refuse import near_miss, shown
 from rekord.transforms.numbers_cast import cast as cast_transform
 
 _ALIASES = {"int": "int64", "float": "float32", "str": "text", "string": "text"}
-_NUMBERS = (Int64, Float32, Label)
+_NUMBERS = (Int64, Float32, Label, Tensor)
 _TEXTS = (Text, Bytes)
+_CASTABLE = {*INTEGERS, *FLOATS, "float64", "text", "bytes"}
 
 
 @dataclass(frozen=True)
@@ -125,18 +126,34 @@ def change_of(
 
 def cast_column(column: Any, name: str, read: Feature, made: Feature, *, lossy: bool) -> Any:
     """A column of one feature as values for another."""
-    if isinstance(read, _NUMBERS) and isinstance(made, _NUMBERS):
-        dtype = "int64" if isinstance(made, Label) else dtype_name(made.dtype)
-        flat = Int64((None,)) if isinstance(read, (Int64, Label)) else Float32((None,))
-        apply = _cast(name, dtype, lossy=lossy).bind(Schema({name: flat})).apply
-        return _mapped(column, lambda values: apply({name: values})[name])
     if isinstance(read, _TEXTS) and isinstance(made, (*_TEXTS, Label)):
-        return _texts(column) if isinstance(made, (Text, Label)) else column
-    if isinstance(read, (*_NUMBERS, *_TEXTS)) and isinstance(made, (*_NUMBERS, *_TEXTS)):
-        dtype = {Text: "text", Bytes: "bytes"}.get(type(made)) or dtype_name(made.dtype)
-        apply = _cast(name, dtype, lossy=lossy).bind(Schema({name: read})).apply
-        return [apply({name: column[row]})[name] for row in range(len(column))]
-    return column  # what does not fit is said by the encoder
+        return _texts(column, lossy=lossy) if isinstance(made, (Text, Label)) else column
+    if not isinstance(read, (*_NUMBERS, *_TEXTS)) or not isinstance(made, (*_NUMBERS, *_TEXTS)):
+        return column  # what does not fit is said by the encoder
+    dtype = _dtype_of(made)
+    if dtype == _dtype_of(read) or not {dtype, _dtype_of(read)} <= _CASTABLE:
+        return column
+    if isinstance(read, _NUMBERS) and isinstance(made, _NUMBERS):
+        apply = _cast(name, dtype, lossy=lossy).bind(Schema({name: _flat(read)})).apply
+        return _mapped(column, lambda values: apply({name: values})[name])
+    apply = _cast(name, dtype, lossy=lossy).bind(Schema({name: read})).apply
+    return [apply({name: column[row]})[name] for row in range(len(column))]
+
+
+def _dtype_of(feature: Feature) -> str:
+    """What a column of numbers or texts holds, as casts name it."""
+    named: dict[type[Feature], str] = {Label: "int64", Text: "text", Bytes: "bytes"}
+    return named.get(type(feature)) or dtype_name_of(feature) or ""
+
+
+def _flat(feature: Feature) -> Feature:
+    """All values of a column of numbers as one list."""
+    if isinstance(feature, Label):
+        return Int64((None,))
+    if isinstance(feature, Tensor):
+        return Tensor(feature.dtype, (None,))
+    made = Int64 if isinstance(feature, Int64) else Float32
+    return made((None,), dtype=dtype_name_of(feature))
 
 
 def _cast(name: str, dtype: str, *, lossy: bool) -> Any:
@@ -156,18 +173,18 @@ def _mapped(column: Any, function: Any) -> Any:
     return function(column.reshape(-1)).reshape(column.shape)
 
 
-def _texts(column: Any) -> Any:
+def _texts(column: Any, *, lossy: bool) -> Any:
     """Byte strings as texts, where they are; the encoder judges them."""
     if isinstance(column, Strings) and column.text:
         return column
-    return [_as_text(value) for value in column.tolist()]
+    return [_as_text(value, lossy=lossy) for value in column.tolist()]
 
 
-def _as_text(value: Any) -> Any:
+def _as_text(value: Any, *, lossy: bool) -> Any:
     if isinstance(value, list):
-        return [_as_text(one) for one in value]
+        return [_as_text(one, lossy=lossy) for one in value]
     try:
-        return value.decode() if isinstance(value, bytes) else value
+        return value.decode("utf-8", "replace" if lossy else "strict") if isinstance(value, bytes) else value
     except UnicodeDecodeError:
         return value
 

@@ -129,9 +129,14 @@ def _framed_bytes(records: Records) -> int:
     return sum(int(lengths.sum()) for _, lengths in records.pieces(0, len(records)))
 
 
-def chosen_compression(asked: str | None, paths: Sequence[str]) -> str:
-    """The compression that was asked for, or the one that all of the files have; none where they differ."""
+def chosen_compression(asked: str | None, paths: Sequence[str], format: str | None) -> str:
+    """The compression that was asked for, or the one that all of the files have; none where they differ.
+
+    TFDS reads no compressed files: for it there is none, unless asked for, which is refused.
+    """
     if asked is not None:
         return checked_compression(asked)
+    if format == "tfds":
+        return "none"
     found = {compression_of(path) for path in paths}
     return found.pop() if len(found) == 1 else "none"

@@ -107,7 +107,7 @@ def prepare_rewrite(given: Sequence[Any], out: Any, asked: Asked, *, storage: An
     unproven = not declared and asked.schema is not None
     paths = [path for split in splits.values() for path in split.paths]
     remote = any(split._shards.remote for split in splits.values())
-    asked = replace(asked, compression=chosen_compression(asked.compression, paths))
+    asked = replace(asked, compression=chosen_compression(asked.compression, paths, asked.format))
     wanted = {name: _wanted(split, asked.where) for name, split in splits.items()}
     if asked.where is not None and not any(ids is None or len(ids) for ids in wanted.values()):
         raise error(

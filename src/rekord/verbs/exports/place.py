@@ -6,10 +6,12 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from rekord.engines.journal import Lock, exists, remove_tree
+from rekord.engines.journal import exists
+from rekord.engines.staging import StagedFolder
+from rekord.engines.staging import staged as staged_folder
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.storage.files import Kind, Storage, Writable
@@ -24,105 +26,71 @@ _WRITE_BYTES = 1 << 20
 class Output:
     """One file of an export. Small pieces are gathered; pyarrow takes it for a Python file."""
 
+    closed = False  # who writes into this does not decide when it is complete
+
     def __init__(self, file: Writable) -> None:
-        self._file = file
-        self._gathered = bytearray()
+        self.file = file
         self.n_bytes = 0
-        self.closed = False
+        self._gathered = bytearray()
 
     def write(self, data: Buffer) -> int:
         """Take some bytes, which may be used again after that."""
         view = memoryview(data).cast("B")
         self.n_bytes += len(view)
         if len(view) >= _WRITE_BYTES:
-            self._put()
-            self._file.write(view)
+            self.put()
+            self.file.write(view)
         else:
             self._gathered += view
             if len(self._gathered) >= _WRITE_BYTES:
-                self._put()
+                self.put()
         return len(view)
 
     def tell(self) -> int:
         return self.n_bytes
 
     def flush(self) -> None:
-        """Nothing: what counts is that `finish` brings everything to the disk."""
+        """Nothing: what counts is that everything is on the disk in the end."""
 
     def close(self) -> None:
-        """Nothing: who writes into this does not decide when it is complete."""
+        """Nothing, as said."""
 
-    def finish(self) -> None:
-        """Return when everything is on the disk, and the file is closed."""
-        self._put()
-        self._file.fsync()
-        self.closed = True
-        self._file.close()
-
-    def abandon(self) -> None:
-        """Close the file as it is."""
-        if not self.closed:
-            self.closed = True
-            with suppress(RekordError):
-                self._file.close()
-
-    def _put(self) -> None:
+    def put(self) -> None:
+        """Hand what is gathered to the file."""
         if self._gathered:
-            self._file.write(self._gathered)
+            self.file.write(self._gathered)
             self._gathered = bytearray()
 
 
 class Staging:
     """The files of an export on their way to their place."""
 
-    def __init__(self, folder: str, name: str, storage: Storage) -> None:
-        self.folder = folder
+    def __init__(self, folder: StagedFolder, name: str) -> None:
         self.name = name  # of the file that was asked for, where it is one
         self.files = 0
         self.n_bytes = 0
-        self.names: list[str] = []  # at the top of the folder
-        self._storage = storage
-        self._folders = {folder}
-        self._open: list[Output] = []
+        self._folder = folder
 
     def create(self, name: str) -> Output:
-        """A new file below the folder, by a name that is parted by "/"."""
-        path = os.path.join(self.folder, *name.split("/"))
-        folder = os.path.dirname(path)
-        if folder not in self._folders:
-            self._storage.make_folder(folder)
-        while folder not in self._folders:
-            self._folders.add(folder)
-            folder = os.path.dirname(folder)
-        output = Output(self._storage.create(path))
-        self._open.append(output)
-        if "/" not in name:
-            self.names.append(name)
-        return output
+        """A new file, by a name that is parted by "/"."""
+        return Output(self._folder.create(name))
 
     def finish(self, output: Output) -> None:
         """A file is complete."""
-        output.finish()
-        self._open.remove(output)
-        self.files += 1
-        self.n_bytes += output.n_bytes
+        output.put()
+        self._folder.close(output.file)
+        self._count(output.n_bytes)
 
     def put(self, name: str, content: bytes) -> None:
         """A whole small file."""
-        output = self.create(name)
-        output.write(content)
-        self.finish(output)
+        file = self._folder.create(name)
+        file.write(content)
+        self._folder.close_later(file)
+        self._count(len(content))
 
-    def sync(self) -> None:
-        for folder in sorted(self._folders, reverse=True):
-            self._storage.sync_folder(folder)
-
-    def discard(self) -> None:
-        # What led here is the error to tell of, not that the cleaning failed too.
-        for output in self._open:
-            output.abandon()
-        with suppress(RekordError):
-            remove_tree(self._storage, self.folder)
+    def _count(self, n_bytes: int) -> None:
+        self.files += 1
+        self.n_bytes += n_bytes
 
 
 @contextmanager
@@ -132,65 +100,26 @@ def staged(out: str, storage: Storage, *, as_folder: bool, overwrite: bool) -> I
     As a folder they appear together at `out`, by one rename. Else each file goes beside `out` under its own name,
     one right after the other, when all of them are on the disk.
     """
-    target = storage.real(out)
-    parent, name = os.path.split(target)
-    made = _missing_folder(parent, storage)
-    storage.make_folder(parent)
-    folder = os.path.join(parent, f".{name}.rekord-export")
-    staging = Staging(folder, name, storage)
-    try:
-        with Lock(target):
-            try:
-                if exists(storage, folder):
-                    remove_tree(storage, folder)  # of a run that was killed: nobody else holds the lock
-                storage.make_folder(folder)
-                yield staging
-                staging.sync()
-                if as_folder:
-                    storage.rename(folder, target)
-                else:
-                    _appear(staging, parent, storage, overwrite=overwrite)
-            except BaseException as failure:
-                staging.discard()
-                if isinstance(failure, RekordError) and (failure.location.path or "").startswith(folder):
-                    # The name of the staging folder means nothing to anyone.
-                    rest = str(failure.location.path)[len(folder) :]
-                    shown = out + rest if as_folder else os.path.join(os.path.dirname(out), rest.lstrip("/"))
-                    failure.location = replace(failure.location, path=shown if rest else out)
-                raise
-            storage.sync_folder(parent)
-    except BaseException:
-        while made is not None and len(parent) >= len(made):
-            with suppress(RekordError):
-                storage.remove_folder(parent)
-            parent = os.path.dirname(parent)
-        raise
+    appear = None if as_folder else partial(_appear, overwrite=overwrite)
+    with staged_folder(out, storage, by="export", appear=appear) as folder:
+        yield Staging(folder, os.path.basename(storage.real(out)))
 
 
-def _appear(staging: Staging, parent: str, storage: Storage, *, overwrite: bool) -> None:
+def _appear(staging: StagedFolder, parent: str, *, overwrite: bool) -> None:
+    storage = staging.storage
     there: list[str] = []
     try:
-        for name in staging.names:
-            storage.rename(os.path.join(staging.folder, name), os.path.join(parent, name))
-            there.append(name)
+        for entry in storage.list(staging.folder):
+            target = os.path.join(parent, entry.name)
+            storage.rename(os.path.join(staging.folder, entry.name), target)
+            there.append(target)
     except BaseException:
-        for name in [] if overwrite else there:
+        for target in [] if overwrite else there:
             with suppress(RekordError):
-                storage.remove(os.path.join(parent, name))
+                storage.remove(target)
         raise
     with suppress(RekordError):
         storage.remove_folder(staging.folder)  # empty now; the export is there, whatever becomes of this
-
-
-def _missing_folder(folder: str, storage: Storage) -> str | None:
-    """The uppermost folder that will have to be made."""
-    missing = None
-    while folder and not exists(storage, folder):
-        missing, parent = folder, os.path.dirname(folder)
-        if parent == folder:
-            break
-        folder = parent
-    return missing
 
 
 def check_place(

@@ -82,7 +82,9 @@ def _image(features: Mapping[str, Feature], format: str) -> str:
         format,
         "one column of images",
         f"{len(found)}: " + ", ".join(found)[:50] if found else "none",
-        "name the one with columns=[…] (--columns)" if found else "declare it in a schema: rk.Image()",
+        "name the one with columns=[…] (--columns)"
+        if found
+        else "name a file, such as OUT.parquet; or declare the images in a schema: rk.Image()",
     )
 
 

@@ -148,7 +148,12 @@ def _values(
 
 
 def _sample(
-    records: Records, members: Mapping[str, _Member], values: Mapping[str, Any], row: int, number: int, key: str
+    records: Records,
+    members: Mapping[str, _Member],
+    values: Mapping[str, Any],
+    row: int,
+    number: int,
+    key: str,
 ) -> Iterator[tuple[str, bytes]]:
     """The members of a record by their extensions. What is missing has none."""
     document: dict[str, Any] = {}
