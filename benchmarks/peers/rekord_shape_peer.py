@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pyarrow.parquet as pq
@@ -55,7 +57,7 @@ def parquet(job: Job) -> Task:
 
     def once() -> Iterator[int]:
         out = outputs.new() + ".parquet"
-        rk.export(dataset, out, progress=False)
+        rk.export(dataset, out)
         yield pq.read_metadata(out).num_rows
 
     return Task(once, clean=outputs.clear)
@@ -78,22 +80,22 @@ def counts(job: Job) -> Task:
 
 
 def resize(job: Job) -> Task:
-    """JPEGs of a folder, resized and written again."""
+    """JPEGs of a folder, resized and written again: in this process, or by the command."""
     outputs = Outputs()
-    folder = job.workload.folder / "images"
+    folder, workers = str(job.workload.folder / "images"), int(job.options["workers"])
 
-    def once() -> Iterator[int]:
-        made = rk.write(
-            folder,
-            outputs.new(),
-            transforms=rk.transforms.resize(_SIDE, _SIDE),
-            shards=2,
-            workers=job.options["workers"],
-            progress=False,
-        )
+    def called() -> Iterator[int]:
+        steps = rk.transforms.resize(_SIDE, _SIDE)
+        made = rk.write(folder, outputs.new(), transforms=steps, shards=2, workers=workers, progress=False)
         yield len(made["train"])
 
-    return Task(once, clean=outputs.clear)
+    def whole() -> Iterator[int]:
+        options = ["--resize", f"{_SIDE}x{_SIDE}", "--shards", "2", "--workers", str(workers), "--json"]
+        command = [sys.executable, "-m", "rekord", "write", folder, outputs.new(), *options]
+        told = subprocess.run(command, check=True, capture_output=True).stdout
+        yield json.loads(told)["splits"]["train"]["records"]
+
+    return Task(whole if job.options["whole"] else called, clean=outputs.clear)
 
 
 TASKS = {"reshard": reshard, "copy": copy, "parquet": parquet, "counts": counts, "resize": resize}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
-from multiprocessing import get_context
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -15,9 +16,6 @@ import tensorflow as tf
 from peers.serve import Job, Task, serve
 from peers.tensorflow_peer import parsed
 from peers.writing import Outputs
-
-_SIDE = 224
-_QUALITY = 95
 
 
 def parquet(job: Job) -> Task:
@@ -61,59 +59,21 @@ def counts(job: Job) -> Task:
 
 
 def resize(job: Job) -> Task:
-    """A Pool, each process of which decodes, resizes and encodes with OpenCV and writes a shard."""
+    """The script that people write: called, or as a command from its start to its end."""
+    from peers import resize_script
+
     outputs = Outputs()
-    folder = job.workload.folder / "images"
-    paths = sorted(str(path) for path in folder.iterdir())
-    workers = int(job.options["workers"])
-    pool = get_context("spawn").Pool(workers)
-    pool.map(_ready, range(workers), chunksize=1)
+    folder, workers = str(job.workload.folder / "images"), int(job.options["workers"])
 
-    def once() -> Iterator[int]:
-        out = outputs.new()
-        os.mkdir(out)
-        shards = [
-            (os.path.join(out, f"train-{i:05d}-of-{workers:05d}.tfrecord"), paths[i::workers])
-            for i in range(workers)
-        ]
-        yield sum(pool.map(_write_shard, shards, chunksize=1))
+    def called() -> Iterator[int]:
+        yield resize_script.main(folder, outputs.new(), workers)
 
-    return Task(once, clean=outputs.clear)
+    def whole() -> Iterator[int]:
+        command = [sys.executable, resize_script.__file__, folder, outputs.new(), str(workers)]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        yield job.workload.records
 
-
-def _ready(number: int) -> int:
-    import cv2
-
-    cv2.setNumThreads(1)
-    return number
-
-
-def _write_shard(shard: tuple[str, list[str]]) -> int:
-    import cv2
-
-    out, paths = shard
-    with tf.io.TFRecordWriter(out) as writer:
-        for path in paths:
-            pixels = cv2.resize(cv2.imread(path), (_SIDE, _SIDE), interpolation=cv2.INTER_AREA)
-            encoded = cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1].tobytes()
-            features = {
-                "image/encoded": _bytes(encoded),
-                "image/filename": _bytes(os.path.basename(path).encode()),
-                "image/format": _bytes(b"JPEG"),
-                "image/height": _int64(_SIDE),
-                "image/width": _int64(_SIDE),
-            }
-            example = tf.train.Example(features=tf.train.Features(feature=features))
-            writer.write(example.SerializeToString())
-    return len(paths)
-
-
-def _bytes(value: bytes) -> Any:
-    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
-
-
-def _int64(value: int) -> Any:
-    return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+    return Task(whole if job.options["whole"] else called, clean=outputs.clear)
 
 
 TASKS = {"parquet": parquet, "counts": counts, "resize": resize}

@@ -45,7 +45,30 @@ def test_what_is_no_transform_is_refused(tmp_path, given):
     assert caught.value.code == "U605"
 
 
+def test_a_class_of_transforms_is_no_transform(tmp_path):
+    with pytest.raises(rk.UsageError) as caught:
+        written(TEXTS, tmp_path / "out", TEXT, [Own])
+    assert caught.value.code == "U605"
+
+
+def test_a_transform_that_binds_to_nothing_is_refused(tmp_path):
+    with pytest.raises(rk.UsageError) as caught:
+        written(TEXTS, tmp_path / "out", TEXT, [Unbound()])
+    assert (caught.value.code, caught.value.found) == ("U605", "None")
+
+
 # Transforms of others.
+
+
+@dataclass(frozen=True)
+class Unbound:
+    name: str = "unbound"
+
+    def options(self):
+        return {}
+
+    def bind(self, before):
+        return None
 
 
 @dataclass(frozen=True)
@@ -240,3 +263,41 @@ def test_a_mean_that_is_called_imagenet_brings_its_deviation(tmp_path):
 
 def test_means_may_be_an_array():
     assert normalize(np.array([0.5, 0.25]), np.array([1.0, 2.0])) == normalize((0.5, 0.25), (1.0, 2.0))
+
+
+# Values.
+
+
+def test_a_number_at_a_boundary_is_behind_it_in_every_float_type():
+    for dtype in ("float16", "float32", "bfloat16"):
+        bound = rk.transforms.bucketize("x", [0.1, 0.7]).bind(rk.Schema({"x": rk.Float32(dtype=dtype)}))
+        assert [bound.apply({"x": x})["x"] for x in (0.0999, 0.1, 0.7)] == [
+            0 if dtype != "bfloat16" else 1,
+            1,
+            2,
+        ]
+
+
+# Classes of transformed splits.
+
+
+@pytest.mark.parametrize("verb", ["balanced", "class_weights"])
+def test_classes_that_a_transform_changes_are_refused_and_others_are_not(tmp_path, verb):
+    schema = rk.Schema({"x": rk.Int64(), "label": rk.Label(2)})
+    rows = [{"x": x, "label": x % 2} for x in range(6)]
+    split = written(rows, tmp_path / "out", schema, [])["train"]
+    buckets = split.transform(rk.transforms.bucketize("x", [3]))
+    with pytest.raises(rk.UsageError) as caught:
+        getattr(buckets, verb)(by="x")
+    assert caught.value.code == "U687"
+    with pytest.raises(rk.UsageError) as caught:
+        getattr(split.transform(Own({"x": 1, "label": 0})), verb)(by="label")
+    assert caught.value.code == "U687"
+    assert getattr(buckets, verb)(by="label") is not None
+
+
+def test_a_balanced_split_can_be_transformed(tmp_path):
+    schema = rk.Schema({"x": rk.Int64(), "label": rk.Label(2)})
+    split = written([{"x": x, "label": x > 4} for x in range(6)], tmp_path / "out", schema, [])["train"]
+    drawn = split.balanced(by="label").transform(rk.transforms.bucketize("x", [5]))
+    assert sorted(next(drawn.batches(6))["x"].tolist()) == [0, 0, 0, 1, 1, 1]

@@ -19,6 +19,7 @@ from rekord.dataset.drawn import WORD, Drawn, Quotas, checked_share, shared_out
 from rekord.dataset.order import Ids
 from rekord.dataset.selection import Selection, digest_of, numbers_at
 from rekord.dataset.split import Split
+from rekord.dataset.transformed import refuse_changed
 from rekord.errors import RekordError, error
 from rekord.schema import Label
 
@@ -174,6 +175,7 @@ class Repeated:
 
 def balanced_split(split: Split, by: str, target: Mapping[Any, Any] | Literal["present"] | None) -> Drawn:
     """A split in which the classes of a column have equal shares, or those of `target`."""
+    refuse_changed(split, by, "balanced")
     by_class = ByClass(split._shards, split._schema, by, split._ids)
     if not by_class.records:
         raise _no_balance(by, "there is no record", "at least one record", "none", "balance another split")
@@ -185,6 +187,7 @@ def balanced_split(split: Split, by: str, target: Mapping[Any, Any] | Literal["p
 
 def class_weights(split: Split, by: str, *, names: bool) -> dict[Any, float]:
     """n / (k · count) of each of k classes that there are."""
+    refuse_changed(split, by, "class_weights")
     by_class = ByClass(split._shards, split._schema, by, split._ids)
     feature = by_class.feature
     counts = None

@@ -51,6 +51,22 @@ def same_transforms(one: Transforms | None, other: Transforms | None) -> bool:
     return (None if one is None else one.chain) == (None if other is None else other.chain)
 
 
+def refuse_changed(split: Numbered, column: str, verb: str) -> None:
+    """Classes are found as they are stored: refused where a transform may have made others of them."""
+    transforms = split._transforms
+    if transforms is None:
+        return
+    touched = transforms.bound.touches
+    if touched is None or column in touched:
+        raise error(
+            "U687",
+            f"`{verb}` knows the classes of `{column}` as they are stored, and a transform changes them",
+            expected="a column that no transform touches",
+            found=f"split.transform(…).{verb}(by={column!r})"[:60],
+            do=f"split.{verb}(by={column!r}) before transform(…), or write the transformed records first",
+        )
+
+
 class Transforms:
     """The transforms of a split, bound to its schema when that is known. Small to pickle."""
 

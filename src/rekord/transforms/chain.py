@@ -52,7 +52,15 @@ class Chain:
 
 
 def _bound(step: Transform, schema: Schema) -> Bound:
-    bound = step.bind(schema)
+    bound: object = step.bind(schema)
+    if not isinstance(bound, Bound):
+        raise error(
+            "U605",
+            f"`{step.name}` cannot be bound to a schema",
+            expected="a rk.transforms.Bound from its bind()",
+            found=shown(bound),
+            do="return rk.transforms.Bound(schema, apply)",
+        )
     is_ours = type(step).__module__.partition(".")[0] == __name__.partition(".")[0]
     return bound if is_ours else replace(bound, apply=_Guarded(step.name, bound.apply))
 
@@ -89,7 +97,8 @@ def chain(*steps: Transform) -> Chain:
     """Transforms, to be applied in this order."""
     flat: list[Transform] = []
     for step in steps:
-        if not isinstance(step, Transform):
+        # A class has all that its values have, and is none of them.
+        if isinstance(step, type) or not isinstance(step, Transform):
             raise error(
                 "U605",
                 f"a transform cannot be {shown(step)}",

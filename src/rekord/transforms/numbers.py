@@ -16,7 +16,7 @@ from rekord.codec.nested import Array
 from rekord.errors import error
 from rekord.location import Location
 from rekord.schema import Float32, Int64, Label, Schema
-from rekord.schema.dtypes import rounded
+from rekord.schema.dtypes import dtype_name, rounded
 from rekord.transforms.base import Bound, Row
 from rekord.transforms.one_column import Numbers, OneColumn, unusable, whole
 
@@ -130,8 +130,8 @@ class Bucketize(OneColumn):
         ends = self.boundaries
         if isinstance(feature, Float32):
             # As a `range` is meant: 0.7 as float32 lies below 0.7, and is at the boundary all the same.
-            ends = tuple([rounded(float(one), feature.dtype) for one in ends])
-            ends = tuple([float(np.float32(one)) for one in ends])
+            kind = np.float16 if dtype_name(feature.dtype) == "float16" else np.float32
+            ends = tuple([float(kind(rounded(float(one), feature.dtype))) for one in ends])
         made = Label(len(ends) + 1, shape=feature.shape, **self.shared(feature))
         return self.bound(before, made, _Buckets(Numbers(self.column, feature), ends))
 
