@@ -23,7 +23,6 @@ import tensorflow as tf
 
 SPEC = {
     "label": tf.io.FixedLenFeature([], tf.float32),
-    "score": tf.io.FixedLenFeature([], tf.float32),
 }
 """
 
@@ -56,8 +55,6 @@ def data(tmp_path, monkeypatch):
         (tmp_path / "flowers" / kind).mkdir(parents=True)
         for i in range(50):
             (tmp_path / "flowers" / kind / f"{i:02d}.png").write_bytes(_picture(f"{kind} {i}"))
-    (tmp_path / "broken" / "rose").mkdir(parents=True)
-    (tmp_path / "broken" / "rose" / "07.png").write_bytes(_picture("rose 7")[:500])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -108,6 +105,9 @@ def test_the_feeds_that_the_readme_makes_have_one_order_and_its_balance_is_even(
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=[each[0][0] for each in TRANSCRIPTS])
 def test_the_commands_of_the_readme_print_what_is_shown(transcript, data, capsys):
+    if transcript is not TRANSCRIPTS[0] and any("data/flowers" in command for command, _ in transcript):
+        run(shlex.split(TRANSCRIPTS[0][0][0])[1:])
+        capsys.readouterr()
     for command, shown in transcript:
         program, *arguments = shlex.split(command)
         assert program == "rekord"

@@ -184,3 +184,13 @@ def test_a_split_that_was_opened_before_never_reads_new_labels_by_the_old_classe
             read()
         assert caught.value.code == "X548"
         assert caught.value.location.path in split.paths
+
+
+@pytest.mark.parametrize("change", [{"drop": ["x"]}, {"shards": 2}, {"where": "x > 3"}])
+def test_a_dataset_that_was_opened_before_is_not_rewritten_from_what_replaced_it(path, tmp_path, change):
+    before = rk.open(path)
+    rk.relabel(path, None, {"dog": "cat"}, replace=True, progress=False)
+    with pytest.raises(rk.DatasetError) as caught:
+        rk.rewrite(before, tmp_path / "out", progress=False, **change)
+    assert caught.value.code == "X548"
+    assert not (tmp_path / "out").exists()

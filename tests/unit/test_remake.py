@@ -143,7 +143,7 @@ def test_a_damaged_record_ends_it_with_its_place_and_nothing_appears(dataset, tm
     data[offset + 20] ^= 1
     Path(path).write_bytes(data)
     with pytest.raises(rk.FrameError) as caught:
-        copied(dataset, tmp_path / "out")
+        copied(rk.open(tmp_path / "in"), tmp_path / "out")
     assert caught.value.code == "F102"
     assert (caught.value.location.path, caught.value.location.record) == (path, 1)
     assert caught.value.location.offset == offset

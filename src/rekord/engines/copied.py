@@ -20,7 +20,7 @@ from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.indexed import IndexedDecoder
 from rekord.dataset.order import Ids
 from rekord.dataset.recipes import Recipe
-from rekord.dataset.shard_index import ShardIndex, damage, shard_index
+from rekord.dataset.shard_index import ShardIndex, changed, damage, shard_index
 from rekord.dataset.shards import Shards
 from rekord.engines.job import CutRule
 from rekord.errors import RekordError
@@ -105,13 +105,21 @@ class Frames:
 
     def index(self, shard: int) -> ShardIndex:
         """The index of a shard."""
-        return shard_index(self._shards.paths[shard], self._shards.counts[shard])
+        path, records = self._shards.paths[shard], self._shards.counts[shard]
+        index = shard_index(path, records)
+        if len(index.offsets) != records:
+            raise changed(path, index.stamp, None)
+        return index
 
     def lengths(self, ids: Ids) -> Any:
         """Of the frames of these records, in bytes."""
         shards, records = self._shards.locate(ids)
+        used = _different(shards)
+        if len(used) == 1:
+            begins, ends = self.extents(used[0], records)
+            return ends - begins
         out = np.empty(len(ids), np.int64)
-        for shard in np.unique(shards).tolist():
+        for shard in used:
             mine = shards == shard
             begins, ends = self.extents(shard, records[mine])
             out[mine] = ends - begins
@@ -186,7 +194,9 @@ class Copying:
     def _frames(self, ids: Ids, lengths: Any) -> memoryview:
         shards = self._records.shards
         shard, record = (int(one[0]) for one in shards.locate(ids[:1]))
-        in_a_row = int(ids[-1]) < int(shards.starts[shard + 1]) and bool((np.diff(ids) == 1).all())
+        in_a_row = int(ids[-1]) < int(shards.starts[shard + 1]) and (
+            self._records.recipe.is_file_order or bool((np.diff(ids) == 1).all())
+        )
         size_bytes = int(lengths.sum())
         index = self._index_of(shard)
         if in_a_row and index.compression == "none":
@@ -235,7 +245,7 @@ class Copying:
         if self._plan is None:
             return pa.table({})
         shards, records = self._records.shards.locate(ids)
-        used = np.unique(shards).tolist()
+        used = _different(shards)
         tables = [self._records.frames.index(shard).table for shard in used]
         if any(table is None or not set(self._index) <= set(table.column_names) for table in tables):
             return None
@@ -266,6 +276,12 @@ class Copying:
             # Once more, by somebody who can tell where a record lies.
             columns = IndexedDecoder(self._records.shards, self._plan, self._pool).decode(ids)
         return pa.table({f"index:{name}": column_to_arrow(column) for name, column in columns.items()})
+
+
+def _different(shards: Ids) -> list[int]:
+    """The numbers of the shards that occur, in order: they are few, so that counting beats `np.unique`."""
+    found: list[int] = np.flatnonzero(np.bincount(shards)).tolist()
+    return found
 
 
 def _rows(table: pa.Table, numbers: Ids) -> pa.Table:
