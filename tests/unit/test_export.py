@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +17,6 @@ from pyarrow import feather, ipc
 
 import rekord as rk
 from rekord.testing import damage, wire
-from rekord.verbs.exports import reading, tables
 
 SCHEMA = rk.Schema(
     {
@@ -76,7 +76,7 @@ def test_parquet_has_the_values_of_the_records(dataset: rk.Dataset, tmp_path: Pa
     assert table.schema.field("vec").type == pa.list_(pa.field("element", pa.float32()), 3)
 
 
-@pytest.mark.parametrize("name", ["out.parquet", "out.arrow", "out.feather"])
+@pytest.mark.parametrize("name", ["out.parquet", "out.arrow", "out.feather", "out.arrows"])
 def test_a_table_that_is_written_again_gives_the_same_records(
     dataset: rk.Dataset, tmp_path: Path, name: str
 ) -> None:
@@ -150,34 +150,6 @@ def test_sequences_go_to_parquet_and_back(tmp_path: Path) -> None:
     assert last == {"id": 2, "word": ["a", "é"], "point": [[2, 0.5], [2, 0.5]], "many": [[], [1]]}
 
 
-def test_row_groups_and_batches_are_of_bounded_size(
-    dataset: rk.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tables, "GROUP_BYTES", 600)
-    monkeypatch.setattr(reading, "BATCH_BYTES", 300)
-    rk.export(dataset, tmp_path / "out.parquet")
-    rk.export(dataset, tmp_path / "out.arrow")
-    metadata = pq.ParquetFile(tmp_path / "out.parquet").metadata
-    rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    assert sum(rows) == 20
-    assert max(rows) < 10
-    with pa.OSFile(str(tmp_path / "out.arrow")) as file:
-        reader = ipc.open_file(file)
-        assert max(reader.get_batch(i).num_rows for i in range(reader.num_record_batches)) < 10
-
-
-def test_records_far_larger_than_the_first_ones_are_cut_into_groups_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tables, "GROUP_BYTES", 10_000)
-    rows = [{"blob": bytes(10 if i < 50 else 6_000)} for i in range(60)]
-    rk.write(rows, tmp_path / "ds", schema=rk.Schema({"blob": rk.Bytes()}), progress=False)
-    rk.export(tmp_path / "ds", tmp_path / "out.parquet")
-    metadata = pq.ParquetFile(tmp_path / "out.parquet").metadata
-    assert metadata.num_rows == 60
-    assert metadata.num_row_groups > 5
-
-
 def test_an_arrow_stream_has_its_own_ending(dataset: rk.Dataset, tmp_path: Path) -> None:
     rk.export(dataset, tmp_path / "out.arrows")
     with pa.OSFile(str(tmp_path / "out.arrows")) as file:
@@ -195,6 +167,9 @@ def test_a_view_and_a_mapped_split_go_to_tables(dataset: rk.Dataset, tmp_path: P
     with pytest.raises(rk.UsageError) as caught:
         rk.export(mapped, tmp_path / "mapped.jsonl")
     assert caught.value.code == "U673"
+    kinds = dataset["train"].map(lambda batch: {"kind": pd.Categorical(["a", "b"] * 10)})
+    rk.export(kinds, tmp_path / "kinds.parquet")
+    assert pq.read_table(tmp_path / "kinds.parquet")["kind"].to_pylist() == ["a", "b"] * 10
 
 
 def test_an_empty_split_is_an_empty_table(tmp_path: Path) -> None:
@@ -222,6 +197,19 @@ def test_json_lines_have_all_values_and_bytes_in_base64(dataset: rk.Dataset, tmp
         "blob": {"base64": base64.b64encode(bytes([1, 255, 0])).decode()},
     }
     assert "caption" not in rows[0]
+
+
+def test_names_of_columns_are_written_as_json_has_them(tmp_path: Path) -> None:
+    names = ['say "a"', "back\\slash", "new\nline", "é/b", "column_0"]
+    schema = rk.Schema({name: rk.Int64(optional=True) for name in names})
+    rows = [dict(zip(names, range(5), strict=True)), {names[0]: 1}]
+    rk.write(rows, tmp_path / "ds", schema=schema, progress=False)
+    for columns in (names, names[3:]):
+        rk.export(tmp_path / "ds", tmp_path / "out.jsonl", columns=columns, overwrite=True)
+        lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+        assert [json.loads(line) for line in lines] == [
+            {name: value for name, value in row.items() if name in columns} for row in rows
+        ]
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out.ndjson"])
@@ -367,6 +355,10 @@ def test_limit_takes_the_first_records_of_each_split(two_splits: rk.Dataset, tmp
         ("out.parquet", {"columns": ["lable"]}, "U605"),
         ("out.parquet", {"columns": []}, "U605"),
         ("out.parquet", {"limit": 0}, "U605"),
+        ("out.parquet", {"split": []}, "U605"),
+        ("out", {"split": [], "format": "images"}, "U605"),
+        ("out.parquet", {"split": 3}, "U605"),
+        ("out.parquet", {"split": [None]}, "U605"),
         ("out", {"format": "images"}, "U676"),
         ("out", {"format": "coco"}, "U676"),
         ("", {}, "U605"),

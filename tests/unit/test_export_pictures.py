@@ -122,6 +122,39 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.parametrize("kind", ["class", "mask", "boxes"])
+def test_no_name_leaves_the_folder_of_its_split_or_class(tmp_path: Path, kind: str) -> None:
+    names = [*["same.png"] * 6, "same.png/inside.png", "same.png/inside.png", "same.png/in.png/deep.png"]
+    features = {
+        "class": {"label": rk.Label(["cat"])},
+        "mask": {"mask": rk.Mask(classes=4)},
+        "boxes": {"boxes": rk.Boxes(), "labels": rk.Int64((None,))},
+    }[kind]
+    values = {"label": 0, "mask": picture(mode="L"), "boxes": [], "labels": []}
+    schema = rk.Schema({"image": rk.Image(), "filename": rk.Text(), **features})
+    rows = [
+        {"image": picture(), "filename": name, **{column: values[column] for column in features}}
+        for name in names
+    ]
+    rk.write(
+        rows * 2,
+        tmp_path / "ds",
+        schema=schema,
+        split={"a": 0.5, "b": 0.5},
+        stratify="filename",
+        progress=False,
+    )
+    rk.export(tmp_path / "ds", tmp_path / "out", format="coco" if kind == "boxes" else "images")
+    folders = {"class": [""], "mask": ["images/", "masks/"], "boxes": ["images/"]}[kind]
+    below = "cat/" if kind == "class" else ""
+    for folder in folders:
+        found = [
+            name for name in files(tmp_path / "out") if name.startswith(folder) and name.endswith(".png")
+        ]
+        assert len(found) == len(rows) * 2
+        assert all(name.startswith((f"{folder}a/{below}", f"{folder}b/{below}")) for name in found)
+
+
 @pytest.mark.parametrize("format", ["images", "tar"])
 def test_no_name_leaves_the_folder_or_takes_the_place_of_another(tmp_path: Path, format: str) -> None:
     place = named_dataset(tmp_path, HOSTILE)
@@ -273,6 +306,18 @@ def test_boxes_as_voc_lead_back_to_the_same_records(tmp_path: Path) -> None:
         assert a["boxes"].tolist() == b["boxes"].tolist()
         assert a["labels"].tolist() == b["labels"].tolist()
         assert list(a["class_names"]) == list(b["class_names"])
+
+
+def test_a_class_0_leaves_no_label_map_that_lacks_it(tmp_path: Path) -> None:
+    schema = rk.Schema(
+        {"image": rk.Image(), "boxes": rk.Boxes(), "labels": rk.Label(["cat", "dog"], shape=(None,))}
+    )
+    row = {"image": picture(), "boxes": [[0.25, 0.5, 0.5, 1.0]] * 2, "labels": [0, 1]}
+    rk.write([row], tmp_path / "ds", schema=schema, progress=False)
+    rk.export(tmp_path / "ds", tmp_path / "out", format="voc")
+    assert not (tmp_path / "out/label_map.pbtxt").exists()
+    again = rk.write(rk.sources.voc(tmp_path / "out"), tmp_path / "again", progress=False)
+    assert list(again["train"][0]["class_names"]) == ["cat", "dog"]
 
 
 def test_any_stored_box_is_the_same_after_its_way_through_pixels() -> None:

@@ -23,6 +23,7 @@ from rekord.dataset.finish import Batch
 from rekord.dataset.index import blocks_of, index_path, read_index_file
 from rekord.dataset.indexed import IndexedDecoder
 from rekord.dataset.manifest import FORMAT, Manifest, Origin, shard_name
+from rekord.dataset.order import Ids
 from rekord.dataset.shard_index import stamp_of
 from rekord.engines.conversion import Watch
 from rekord.engines.copied import Buffers, Copying, Records, Stretch
@@ -34,7 +35,7 @@ from rekord.engines.place import Aim, links_followed, look_at_out, look_at_stagi
 from rekord.engines.progress import Tally
 from rekord.engines.publish import Companions, show, split_part, write_companions
 from rekord.engines.shard_file import ShardDone, ShardFile, finished_shard, index_place
-from rekord.errors import RekordError
+from rekord.errors import DecodeError, RekordError, error
 from rekord.schema import Schema
 from rekord.storage.anywhere import ANYWHERE
 from rekord.storage.files import LOCAL, Storage
@@ -157,7 +158,13 @@ def remake(wanted: Remake, watch: Watch | None = None) -> Remade:
             return Remade(manifest=complete, linked=0, written=0, nothing_to_do=True)
         look_at_stagings(aim, staging)
         staging.prepare(aim.plan.to_json())
-        return _Run(wanted, staging, watch).run(aim.out)
+        try:
+            return _Run(wanted, staging, watch).run(aim.out)
+        except RekordError:
+            if not staging.has_finished_tasks():  # there is nothing in it to go on from
+                with suppress(RekordError):
+                    staging.remove()
+            raise
 
 
 class _Run:
@@ -258,11 +265,12 @@ class _Run:
         wanted = self._wanted
         index = compile_plan(wanted.schema, wanted.index) if wanted.index else None
         records = shard.stretch.records
-        decoder = IndexedDecoder(records.shards, compile_plan(shard.before, None), _core.Pool(0))
+        plan = compile_plan(shard.before, None, strict=True)
+        decoder = IndexedDecoder(records.shards, plan, _core.Pool(0))
         for ids, _ in shard.stretch.pieces():
             for at in range(0, len(ids), _CHANGED_RECORDS):
                 numbers = ids[at : at + _CHANGED_RECORDS]
-                batch = decoder.decode(numbers)
+                batch = _decoded(decoder, numbers, shard.before)
                 batch = shard.function(batch, numbers) if shard.numbered else shard.function(batch)
                 if not batch or not len(next(iter(batch.values()))):
                     continue
@@ -303,6 +311,23 @@ class _Run:
             tally = Tally(self._staging.folder if watched else None)
             self._tallies.own = tally
         return tally
+
+
+def _decoded(decoder: IndexedDecoder, numbers: Ids, schema: Schema) -> Batch:
+    """Some records that are to be encoded anew: a key that the schema does not name would be lost."""
+    try:
+        return decoder.decode(numbers)
+    except DecodeError as failure:
+        if failure.code != "D408":
+            raise
+        columns = ",".join(schema)
+        raise error(
+            "X572",
+            location=failure.location,
+            expected="records of the columns that the schema names",
+            found=failure.found,
+            do=f"rekord rewrite IN NEW --keep {columns if len(columns) <= 60 else 'COLUMNS'}, and do this with NEW",
+        ) from failure
 
 
 def _copy_file(source: str, target: str, staging: Staging) -> None:

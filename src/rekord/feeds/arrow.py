@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from rekord import _core
@@ -73,7 +74,7 @@ def _record_batch(batch: dict[str, Column]) -> pa.RecordBatch:
 
 
 def _array(column: Any) -> Any:
-    if hasattr(column, "dtype") or isinstance(column, (Optional, Ragged, SparseColumn, Strings)):
+    if isinstance(column, (np.ndarray, Optional, Ragged, SparseColumn, Strings)):
         return column_to_arrow(column)
     return pa.array(column)
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Callable
 
 from rekord.dataset.read import PathLike, record_files
-from rekord.engines.journal import Lock, exists, remove_tree
+from rekord.engines.staging import StagedFolder, staged
 from rekord.errors import DatasetError, RekordError, error
 from rekord.health.salvage_copy import Kept, Ledger, SalvageReport, keep
 from rekord.health.salvage_walk import FOREIGN, Gap
@@ -75,7 +73,7 @@ def _salvage_folder(source: str, out: str, ledger: Ledger, storage: Storage, *, 
     manifest = usable_manifest(source, ledger, storage) if is_folder else None
     paths = [] if manifest is not None else record_files(source)
     root = source if is_folder else _fixed_part(source)
-    with _staged(storage.real(out), storage) as staging:
+    with staged(out, storage, by="salvage") as staging:
         if manifest is not None:
             DatasetSalvage(
                 source,
@@ -93,7 +91,7 @@ def _salvage_folder(source: str, out: str, ledger: Ledger, storage: Storage, *, 
 
 
 def _keep_below(
-    staging: _Staging, path: str, name: str, ledger: Ledger, storage: Storage
+    staging: StagedFolder, path: str, name: str, ledger: Ledger, storage: Storage
 ) -> tuple[str, Kept]:
     files: list[Writable] = []
 
@@ -106,68 +104,6 @@ def _keep_below(
     for file in files:
         staging.close(file)
     return path, kept
-
-
-class _Staging:
-    """The folder that becomes the output by one rename."""
-
-    def __init__(self, folder: str, storage: Storage) -> None:
-        self.folder = folder
-        self._storage = storage
-        self._folders = {folder}
-        self._open: list[Writable] = []
-
-    def create(self, name: str) -> Writable:
-        path = os.path.join(self.folder, name)
-        folder = os.path.dirname(path)
-        while folder not in self._folders:
-            self._storage.make_folder(folder)
-            self._folders.add(folder)
-            folder = os.path.dirname(folder)
-        self._open.append(self._storage.create(path))
-        return self._open[-1]
-
-    def close(self, file: Writable) -> None:
-        file.fsync()
-        self._open.remove(file)
-        file.close()
-
-    def sync(self) -> None:
-        for folder in sorted(self._folders, reverse=True):
-            self._storage.sync_folder(folder)
-
-    def discard(self) -> None:
-        # What led here is the error to tell of, not that the cleaning failed too.
-        for file in self._open:
-            with suppress(RekordError):
-                file.close()
-        with suppress(RekordError):
-            remove_tree(self._storage, self.folder)
-
-
-@contextmanager
-def _staged(out: str, storage: Storage) -> Iterator[_Staging]:
-    """A folder beside `out` that appears there when the block ends well, and not at all when it raises."""
-    parent, name = os.path.split(out)
-    folder = os.path.join(parent, f".{name}.rekord-salvage")
-    storage.make_folder(parent)
-    with Lock(out):
-        if exists(storage, folder):
-            remove_tree(storage, folder)  # of a run that was killed: nobody else holds the lock
-        staging = _Staging(folder, storage)
-        try:
-            storage.make_folder(folder)
-            yield staging
-            staging.sync()
-            storage.rename(folder, out)
-        except BaseException as failure:
-            staging.discard()
-            if isinstance(failure, RekordError) and (failure.location.path or "").startswith(folder):
-                # The name of the staging folder means nothing to anyone.
-                path = out + str(failure.location.path)[len(folder) :]
-                failure.location = replace(failure.location, path=path)
-            raise
-        storage.sync_folder(parent)
 
 
 def _nothing(path: str, kept: Kept | None) -> RekordError:

@@ -260,7 +260,9 @@ def _splits(
     dataset: Any = source if isinstance(source, Dataset) else open_dataset(source, schema=schema)  # type: ignore[arg-type]
     if split is None:
         return list(dataset.splits.values())
-    names = [split] if isinstance(split, str) else list(split)
+    names = [split] if isinstance(split, str) else list(split) if isinstance(split, Sequence) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise _refused("split", split, "the name of a split, or a list of at least one", 'split="train"')
     return [dataset[name] for name in dict.fromkeys(names)]
 
 

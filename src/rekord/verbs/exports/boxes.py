@@ -117,8 +117,9 @@ def write_coco(records: Records, staging: Staging, options: Options, shared: Sha
     output.write(b'{"images":[')
     with _Later() as later:
         for one in _boxed(records, roles, options):
-            stem = shared.names.take(in_split(shared, records, without_extension(one.name)))
-            stored = stem + extension_for(one.name, one.seen.format)
+            extension = extension_for(one.name, one.seen.format)
+            stem = shared.names.take(in_split(shared, records, without_extension(one.name)), "", extension)
+            stored = stem + extension
             staging.put(f"images/{stored}", one.image)
             below = stored.partition("/")[2] if shared.several else stored
             identity = _identity(as_text(one.row.of(roles.source_id)), ids, total)
@@ -175,8 +176,10 @@ def write_voc(records: Records, staging: Staging, options: Options, shared: Shar
 
 def finish_voc(staging: Staging, shared: Shared) -> None:
     """The ids of the classes, which xml files do not have: `rk.sources.voc` takes them as `label_map`."""
-    whole = {number: name for number, name in shared.classes.items() if number > 0}
-    staging.put("label_map.pbtxt", label_map_text(whole).encode())
+    if (
+        min(shared.classes, default=1) > 0
+    ):  # a label map has no class 0, and half of one would name no class well
+        staging.put("label_map.pbtxt", label_map_text(shared.classes).encode())
 
 
 def _boxed(records: Records, roles: Roles, options: Options) -> Iterator[Boxed]:

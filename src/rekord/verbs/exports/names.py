@@ -83,31 +83,39 @@ class Names:
         self._folders: set[int] = set()
         self._next: dict[int, int] = {}  # the number to try, of a name that was there
 
-    def take(self, stem: str, extension: str = "") -> str:
-        """A stem like this one that, with its extension, nobody has yet."""
-        if self._took(stem + extension):
+    def take(self, stem: str, *endings: str) -> str:
+        """A stem like this one that nobody has yet, with any of these endings; without one, where none is given."""
+        stem, endings = self._around_files(stem), endings or ("",)
+        if self._took(stem, endings):
             return stem
-        key = hash(_folded(stem + extension))
+        key = _digest(stem + endings[0])
         number = self._next.get(key, 2)
-        while True:
-            # Below a file of its name there is no folder: such a path is made flat.
-            numbered = f"{stem if number < 4 else stem.replace('/', '_')}-{number}"
+        while not self._took(f"{stem}-{number}", endings):
             number += 1
-            if self._took(numbered + extension):
-                self._next[key] = number
-                return numbered
+        self._next[key] = number + 1
+        return f"{stem}-{number}"
 
-    def _took(self, path: str) -> bool:
-        key = _folded(path)
-        parts = key.split("/")
-        above = [hash("/".join(parts[:i])) for i in range(1, len(parts))]
-        own = hash(key)
-        if own in self._files or own in self._folders or not self._files.isdisjoint(above):
+    def _around_files(self, stem: str) -> str:
+        """Below a file there is no folder: such a part of a path becomes one with the next part."""
+        *folders, last = stem.split("/")
+        path = begun = ""  # whole folders, and what the next part is joined to
+        for part in folders:
+            begun = _cut(begun + part)
+            if _digest(path + begun) in self._files:
+                begun += "_"
+            else:
+                path, begun = f"{path}{begun}/", ""
+        return path + (_cut(begun + last) if begun else last)
+
+    def _took(self, stem: str, endings: tuple[str, ...]) -> bool:
+        own = {_digest(stem + ending) for ending in endings}
+        if not (self._files.isdisjoint(own) and self._folders.isdisjoint(own)):
             return False
-        self._files.add(own)
-        self._folders.update(above)
+        self._files |= own
+        parts = stem.split("/")
+        self._folders.update(_digest("/".join(parts[:i])) for i in range(1, len(parts)))
         return True
 
 
-def _folded(path: str) -> str:
-    return unicodedata.normalize("NFC", path).casefold()
+def _digest(path: str) -> int:
+    return hash(unicodedata.normalize("NFC", path).casefold())

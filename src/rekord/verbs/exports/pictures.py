@@ -64,11 +64,11 @@ def write_images(records: Records, staging: Staging, options: Options, shared: S
             staging.put(stem + extension, image)
             continue
         # Images and masks are paired by their stems.
-        stem = shared.names.take(in_split(shared, records, without_extension(name)))
+        masked = "" if mask is None else extension_for("", seen(records, row.number, roles.mask, mask).format)
+        stem = shared.names.take(in_split(shared, records, without_extension(name)), "", extension, masked)
         staging.put(f"images/{stem}{extension}", image)
         if mask is not None:
-            kind = seen(records, row.number, roles.mask, mask).format
-            staging.put(f"masks/{stem}{extension_for('', kind)}", mask)
+            staging.put(f"masks/{stem}{masked}", mask)
     return total
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
@@ -17,11 +18,11 @@ from rekord.sources.exported import with_schema
 from rekord.verbs.exports.place import Output
 from rekord.verbs.exports.reading import Options, Records
 
-GROUP_BYTES = 64 << 20
+GROUP_BYTES = 32 << 20
 """A row group, or a batch of an Arrow file, has at most so much, or one record."""
 
 GROUP_ROWS = 1 << 20
-_SAMPLED_VALUES = 4096
+_SAMPLED_VALUES = 1024
 
 
 def write_parquet(records: Records, output: Output, options: Options) -> int:
@@ -31,17 +32,18 @@ def write_parquet(records: Records, output: Output, options: Options) -> int:
     again = [] if first is None else [name for name in schema.names if _repeats(first.column(name))]
     features = records.features if records.split._map is None else {}
     whole = [name for name in schema.names if isinstance(features.get(name), (Image, Mask))]
+    numbers = [field.name for field in schema if pa.types.is_primitive(field.type)]
     leaves = _leaves(schema)
     sink = pa.PythonFile(output, "w")
     writer = parquet.ParquetWriter(
         sink,
         schema,
-        # Pictures are compressed already: they are stored as they are.
-        compression={leaf: "none" if top in whole else "zstd" for leaf, top in leaves},
-        compression_level={leaf: 1 for leaf, top in leaves if top not in whole},
+        # Pictures are compressed already: they are stored as they are. Of what every reader knows, snappy is fastest.
+        compression={leaf: "none" if top in whole else "snappy" for leaf, top in leaves},
         # A dictionary pays where values come again; elsewhere it is built and thrown away.
         use_dictionary=[leaf for leaf, top in leaves if top in again],
-        write_statistics=[leaf for leaf, top in leaves if leaf == top and top not in whole],
+        # The least and the greatest of many different strings let no reader pass over a group.
+        write_statistics=[leaf for leaf, top in leaves if leaf == top and (top in again or top in numbers)],
     )
     every = batches if first is None else chain([first], batches)
     return _written(every, lambda table, rows: writer.write_table(table, row_group_size=rows), writer.close)
@@ -95,20 +97,34 @@ def _written(
     batches: Iterator[pa.RecordBatch], write: Callable[[pa.Table, int], Any], close: Callable[[], Any]
 ) -> int:
     """Write batches gathered to groups. Not closed after a failure: that would write an end to half a file."""
+    total = 0
+    # One group is written while the next one is decoded.
+    with ThreadPoolExecutor(1, thread_name_prefix="rekord-export") as pool:
+        writing: Future[None] | None = None
+        for gathered, size_bytes in _groups(batches):
+            total += sum(batch.num_rows for batch in gathered)
+            if writing is not None:
+                writing.result()
+            writing = pool.submit(_write_group, gathered, size_bytes, write)
+        if writing is not None:
+            writing.result()
+    close()
+    return total
+
+
+def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[list[pa.RecordBatch], int]]:
+    """Batches that make a group, with their size in bytes."""
     gathered: list[pa.RecordBatch] = []
-    size_bytes = rows = total = 0
+    size_bytes = rows = 0
     for batch in batches:
         if gathered and (size_bytes + batch.nbytes > GROUP_BYTES or rows + batch.num_rows > GROUP_ROWS):
-            _write_group(gathered, size_bytes, write)
+            yield gathered, size_bytes
             gathered, size_bytes, rows = [], 0, 0
         gathered.append(batch)
         size_bytes += batch.nbytes
         rows += batch.num_rows
-        total += batch.num_rows
     if gathered:
-        _write_group(gathered, size_bytes, write)
-    close()
-    return total
+        yield gathered, size_bytes
 
 
 def _write_group(

@@ -45,8 +45,9 @@ def _schema(records: Records) -> Schema:
 def _source(every: list[Records], schema: Schema) -> tuple[Any, str]:
     """Rows to write, and which splits they go to."""
     views = [one for one in every if one.split._ids is not None or one.limit is not None]
-    if not views and not any(one.split._shards.remote for one in every):
-        splits = {path: one.name for one in every for path in one.split.paths}
+    splits = {path: one.name for one in every for path in one.split.paths}
+    once = len(splits) == sum(len(one.split.paths) for one in every)  # what was joined may have a file twice
+    if once and not views and not any(one.split._shards.remote for one in every):
         return record_source(list(splits), schema=schema, splits=splits), "source"
     if len(every) > 1:
         raise error(
