@@ -243,6 +243,7 @@ CODES: dict[str, str] = {
     # X570 to X574: datasets that are edited
     "X570": "a dataset was changed while it was edited",
     "X571": "a list of labels names records that there are not",
+    "X572": "a record has a key that the schema does not name, and would lose it",
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "an optional dependency is missing",

@@ -52,7 +52,9 @@ def theirs(strategy: Any, counts: list[int], *, grow: bool) -> dict[int, int] | 
 
 def ours(strategy: Any, counts: list[int], *, grow: bool) -> dict[int, int] | None:
     labels = np.repeat(np.arange(len(counts)), counts)
-    classes = Classes(by="label", counts=dict(enumerate(counts)), class_of=lambda one: one, name_of=str)
+    classes = Classes(
+        split="train", by="label", counts=dict(enumerate(counts)), class_of=lambda one: one, name_of=str
+    )
     try:
         return targets(strategy, classes, lambda: labels, grow=grow)
     except rk.UsageError as failure:
@@ -256,23 +258,35 @@ def test_a_class_with_too_few_records_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("value", "found"), [(float("nan"), "nan"), (None, "no value"), (float("inf"), "inf")]
 )
-def test_a_value_that_is_no_number_is_named_with_its_record(tmp_path, value, found):
+def test_a_value_that_is_no_number_is_named_with_its_record(tmp_path, value, found, capsys):
     schema = rk.Schema({"x": rk.Float32(optional=True), "label": rk.Label(2)})
     rows = [{"x": value if i == 17 else float(i), "label": int(i % 4 == 0)} for i in range(40)]
     path = written(tmp_path, rows, schema)
-    with pytest.raises(rk.UsageError) as caught:
+    with pytest.raises(rk.EncodeError) as caught:
         smote(path, tmp_path / "out", columns=["x"])
     where = caught.value.location
-    assert (caught.value.code, where.record, where.feature, caught.value.found) == ("U707", 17, "x", found)
+    assert (caught.value.code, where.record, where.feature, caught.value.found) == ("E395", 17, "x", found)
     assert not (tmp_path / "out").exists()
+    command = ["balance", str(path), str(tmp_path / "out"), "--method", "smote", "--columns", "x"]
+    assert run(command) == 1
+    assert "record 17" in capsys.readouterr().err
 
 
 def test_whole_numbers_that_floats_do_not_hold_are_refused(tmp_path):
     schema = rk.Schema({"x": rk.Int64(), "label": rk.Label(2)})
     rows = [{"x": 2**60 + i, "label": int(i % 4 == 0)} for i in range(40)]
+    with pytest.raises(rk.EncodeError) as caught:
+        smote(written(tmp_path, rows, schema), tmp_path / "out")
+    assert (caught.value.code, caught.value.location.record) == ("E395", 0)
+
+
+def test_numbers_with_nothing_finite_between_them_are_refused(tmp_path):
+    schema = rk.Schema({"x": rk.Tensor("float64", shape=(1,)), "label": rk.Label(2)})
+    rows = [{"x": np.array([1.7e308 * (-1) ** i]), "label": int(i < 7)} for i in range(40)]
     with pytest.raises(rk.UsageError) as caught:
         smote(written(tmp_path, rows, schema), tmp_path / "out")
-    assert (caught.value.code, caught.value.location.record) == ("U707", 0)
+    assert caught.value.code == "U703"
+    assert not (tmp_path / "out").exists()
 
 
 def test_more_than_memory_holds_is_refused(tmp_path, monkeypatch):

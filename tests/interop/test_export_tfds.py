@@ -77,6 +77,9 @@ def test_a_view_is_written_as_one_split(dataset: rk.Dataset, tmp_path: Path) -> 
         int(view[0]["id"]),
         int(view[1]["id"]),
     ]
+    train = dataset["train"]
+    twice = rk.export(rk.concat([train, train]), tmp_path / "twice", format="tfds", columns=["id"])
+    assert twice.records == 2 * len(train)
     with pytest.raises(rk.UsageError) as caught:
         rk.export(dataset, tmp_path / "three", format="tfds", limit=3)
     assert caught.value.code == "U673"

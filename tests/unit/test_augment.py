@@ -193,6 +193,32 @@ def test_colours_change_in_every_mode_and_alpha_does_not(mode):
     assert made.mode == {"P": "RGB"}.get(mode, mode)
 
 
+@pytest.mark.parametrize("names", [["crop"], ["rotate"], ["colour"], ["flip", "crop", "rotate", "colour"]])
+@pytest.mark.parametrize(
+    ("mode", "format", "size"),
+    [
+        ("RGB", "png", (3, 2)),
+        ("RGB", "jpeg", (2, 3)),
+        ("L", "jpeg", (20, 20)),
+        ("RGBA", "png", (9, 9)),
+        ("P", "png", (10, 10)),
+        ("CMYK", "jpeg", (20, 20)),
+        ("P", "gif", (20, 20)),
+        ("RGB", "png", (50, 1)),
+        ("RGB", "png", (1, 50)),
+    ],
+)
+def test_copies_of_a_picture_differ_from_it_and_from_each_other(names, mode, format, size):
+    pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    file = io.BytesIO()
+    Pillow.fromarray(pixels).convert(mode).save(file, format)
+    vary = augmentation(names, rk.Schema({"image": rk.Image()}))
+    seen = [file.getvalue(), *[vary({"image": file.getvalue()}, roll)["image"] for roll in rolls(5)]]
+    opened = [Pillow.open(io.BytesIO(data)) for data in seen]
+    assert {one.size for one in opened} == {size}
+    assert len({one.convert("RGBA").tobytes() for one in opened}) == 6
+
+
 def test_colours_leave_masks_and_boxes_as_they_are():
     before = a_row()
     row = augmentation(["colour"], SCHEMA)(a_row(), roll_of(0))

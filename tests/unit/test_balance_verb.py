@@ -145,9 +145,13 @@ def test_without_shuffle_copies_come_behind_all_others(data, tmp_path):
     assert Counter(payloads(shuffled["train"])) == Counter(payloads(made["train"]))
 
 
-def test_one_worker_and_three_make_the_same_bytes(data, tmp_path):
+@pytest.mark.parametrize("method", ["oversample", "undersample"])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_one_worker_and_three_make_the_same_bytes(data, tmp_path, method, shuffle):
     for workers in (1, 3):
-        balanced(data, tmp_path / str(workers), shard_size=500, workers=workers)
+        options = {"sampling_strategy": {"cat": 50}} if method == "undersample" else {}
+        out = tmp_path / str(workers)
+        balanced(data, out, method=method, shuffle=shuffle, shard_size=500, workers=workers, **options)
     assert len(rk.open(tmp_path / "1")["train"].paths) > 5
     assert tree(tmp_path / "1") == tree(tmp_path / "3")
 
@@ -262,9 +266,12 @@ def test_the_same_again_has_nothing_to_do_and_another_seed_is_another_dataset(da
     assert tree(tmp_path / "out") != before
 
 
-def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(data, tmp_path, monkeypatch):
+@pytest.mark.parametrize("method", ["oversample", "undersample"])
+def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(
+    data, tmp_path, monkeypatch, method
+):
     never_wait_for_disks(monkeypatch)
-    asked = Asked(shards=2, workers=1)
+    asked = Asked(method=method, shards=2, workers=1)
     storage = FaultyStorage()
     (tmp_path / "whole").mkdir()
     prepare_balance(data, tmp_path / "whole" / "out", asked, storage=storage).run(progress=False)
@@ -302,6 +309,8 @@ def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(data
         ({"sampling_strategy": {"cat": 70, 0: 80}}, "U702"),
         ({"sampling_strategy": {"cat": 70.5}}, "U702"),
         ({"sampling_strategy": {("a", ()): 70}}, "U702"),
+        ({"sampling_strategy": {"cat": 10**10}}, "U702"),
+        ({"sampling_strategy": {"owl": 2**29, "dog": 2**29}}, "U702"),
         ({"sampling_strategy": lambda labels: 1 / 0}, "U702"),
         ({"sampling_strategy": lambda labels: 7}, "U702"),
         ({"method": "over"}, "U605"),
@@ -309,6 +318,8 @@ def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(data
         ({"augment": "blur"}, "U706"),
         ({"augment": "flip"}, "S138"),
         ({"columns": ["n"]}, "U605"),
+        ({"k_neighbors": 3}, "U605"),
+        ({"per_box": ["n"]}, "U605"),
         ({"by": "nothing"}, "S116"),
         ({"by": "text", "splits": "tran"}, "X506"),
         ({"splits": []}, "U700"),
@@ -331,6 +342,33 @@ def test_a_strategy_names_the_class_that_was_meant(data, tmp_path):
     assert caught.value.do == "did you mean 'dog'?"
 
 
+def test_a_ratio_for_more_than_two_classes_leads_to_their_names(data, tmp_path):
+    with pytest.raises(rk.UsageError) as caught:
+        balanced(data, tmp_path / "out", sampling_strategy=0.5)
+    assert caught.value.do == "sampling_strategy={'cat': …, 'dog': …, 'owl': …}"
+
+
+@pytest.mark.parametrize(
+    ("feature", "few", "many", "names"),
+    [
+        (rk.Int64(dtype="bool"), True, False, ["True", "1"]),
+        (rk.Int64(), -5, 3, ["-5"]),
+        (rk.Bytes(), b"\xff\0", b"b", ["\\xff\x00"]),
+        (rk.Text(), "7", "8", ["7"]),
+        (rk.Label(["10", "0"]), 1, 0, ["0"]),
+        (rk.Label(["a", "b"]), 1, 0, ["b", "1"]),
+    ],
+)
+def test_a_class_is_named_on_a_command_line_as_it_is_shown(tmp_path, feature, few, many, names):
+    schema = rk.Schema({"kind": feature})
+    rows = [{"kind": few if n % 4 == 0 else many} for n in range(20)]
+    rk.write(rows, tmp_path / "in", schema=schema, progress=False, workers=1)
+    for name in names:
+        asked = Asked(by="kind", sampling_strategy={name: 9})
+        (draw,) = prepare_balance(tmp_path / "in", tmp_path / "out", asked).draws.values()
+        assert draw.after == {many: 15, few: 9}
+
+
 def test_lists_of_classes_are_refused_and_lead_to_repeat_factors(tmp_path):
     schema = rk.Schema({"label": rk.Label(3, shape=(None,))})
     rk.write([{"label": [0, 1]}, {"label": [2]}], tmp_path / "in", schema=schema, progress=False, workers=1)
@@ -346,6 +384,7 @@ def test_one_class_alone_is_refused(tmp_path):
     with pytest.raises(rk.UsageError) as caught:
         balanced(tmp_path / "in", tmp_path / "out")
     assert (caught.value.code, caught.value.found) == ("U702", "cat")
+    assert caught.value.what == "`label` of train cannot be balanced so: there is one class"
 
 
 def test_a_class_that_is_not_declared_is_named_with_its_record(tmp_path):
@@ -394,8 +433,18 @@ def test_the_command_says_counts_before_and_after(data, tmp_path, capsys):
     assert run(["balance", str(data), str(tmp_path / "out"), "--strategy", "owl=10"]) == 0
     said = capsys.readouterr()
     assert "4 records added, 0 removed" in said.out
-    assert "  owl   6 → 10\n" in said.err
-    assert "left as they are: val" in said.err
+    assert (
+        "train, label:\n  cat  60 → 60\n  dog  18 → 18\n  owl   6 → 10\nleft as they are: val\n" in said.out
+    )
+
+
+def test_of_many_classes_the_command_shows_some(tmp_path, capsys):
+    rows = [{"label": n % 25} for n in range(26)]
+    rk.write(rows, tmp_path / "in", schema=rk.Schema({"label": rk.Int64()}), progress=False, workers=1)
+    assert run(["balance", str(tmp_path / "in"), str(tmp_path / "out"), "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["train, label:", "  0   2 → 2", "  1   1 → 2"]
+    assert (len(lines), lines[-1]) == (22, "  and 5 more")
 
 
 def test_the_command_gives_one_document(data, tmp_path, capsys):
@@ -416,6 +465,16 @@ def test_the_command_gives_one_document(data, tmp_path, capsys):
         "removed": 88,
         "resumed_shards": 0,
     }
+
+
+def test_a_class_that_is_not_declared_is_a_finding_of_the_command(tmp_path, capsys):
+    rk.write(rows_of([9, 3, 2]), tmp_path / "in", schema=SCHEMA, progress=False, workers=1)
+    manifest = tmp_path / "in" / "rekord.json"
+    told = json.loads(manifest.read_text())
+    told["schema"]["features"]["label"]["names"].pop()
+    manifest.write_text(json.dumps(told))
+    assert run(["balance", str(tmp_path / "in"), str(tmp_path / "out")]) == 1
+    assert "X552: 2 of 14 records have a class in `label` that is not declared" in capsys.readouterr().err
 
 
 def test_a_dry_run_writes_nothing(data, tmp_path, capsys):

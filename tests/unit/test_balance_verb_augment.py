@@ -13,6 +13,7 @@ import pytest
 from PIL import Image as Pillow
 
 import rekord as rk
+from rekord.cli.main import run
 from rekord.dataset.manifest import read_manifest
 from rekord.dataset.shard_index import shard_index
 from rekord.testing import Crash, FaultyStorage
@@ -112,6 +113,15 @@ def test_one_worker_and_three_make_the_same_bytes_and_another_seed_others(data, 
     old = set(payloads(rk.open(data)["train"]))
     ours = set(payloads(rk.open(tmp_path / "1")["train"])) - old
     assert ours.isdisjoint(set(payloads(rk.open(tmp_path / "other")["train"])) - old)
+
+
+def test_copies_that_look_alike_are_told(data, tmp_path, capsys):
+    for number, (names, told) in enumerate((("flip", True), ("flip,colour", False))):
+        assert run(["balance", str(data), str(tmp_path / str(number)), "--augment", names]) == 0
+        assert ("all copies of a record look alike" in capsys.readouterr().err) is told
+    once = ["--augment", "flip", "--strategy", "1=8"]  # one copy of each record: none that it could be like
+    assert run(["balance", str(data), str(tmp_path / "once"), *once]) == 0
+    assert "look alike" not in capsys.readouterr().err
 
 
 def test_shards_do_not_decide_what_a_copy_looks_like(data, tmp_path):

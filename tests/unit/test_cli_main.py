@@ -6,22 +6,27 @@ import errno
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from rekord import __version__
 from rekord.cli import main
+from rekord.cli.examples import EXAMPLES
 from rekord.cli.main import run
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 ESCAPE = "\x1b"
 VERBS = (
-    *("write", "check", "doctor", "salvage", "stats", "diff", "show", "infer", "index", "reader"),
+    *("write", "show", "stats", "query", "infer", "check", "doctor", "salvage", "diff"),
+    *("rewrite", "split", "balance", "append", "delete", "relabel", "export", "index", "reader"),
     *("demo", "explain"),
 )
 
@@ -84,17 +89,43 @@ def test_help_lists_the_verbs_that_exist_and_no_other(
     option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([option]) == 0
-    text = capsys.readouterr().out
-    for verb in VERBS:
-        (line,) = [line for line in text.splitlines() if line.startswith(f"  rekord {verb} ")]
-        assert len(line) <= 80
-    assert "view" not in text
+    lines = capsys.readouterr().out.splitlines()
+    assert tuple([line.split()[1] for line in lines if line.startswith("  rekord ")]) == VERBS
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([verb, "--help"]) == 0
-    assert capsys.readouterr().out.startswith(f"rekord {verb} ")
+    text = capsys.readouterr().out
+    assert text.startswith(f"rekord {verb} ")
+    assert max(map(len, text.splitlines())) <= 80
+    assert ".  " not in text.split("\n\n")[1]  # sentences of one paragraph
+    assert text.rstrip().endswith(EXAMPLES[verb][-1])
+
+
+@pytest.mark.parametrize("example", [line for lines in EXAMPLES.values() for line in lines])
+def test_each_example_is_a_command_line_that_is_understood(example: str) -> None:
+    _, verb, *words = shlex.split(example)
+    command: Any = typer.main.get_command(main.app).commands[verb]  # type: ignore[attr-defined]
+    command.make_context(verb, words)
+
+
+def test_one_option_is_called_and_explained_alike_by_all_verbs() -> None:
+    commands: Any = typer.main.get_command(main.app).commands  # type: ignore[attr-defined]
+    for option in ("--fresh", "--workers", "--dry-run", "--replace", "--shards"):
+        told = {
+            (param.metavar, param.help)
+            for verb in VERBS
+            for param in commands[verb].params
+            if option in param.opts and (verb, option) != ("append", "--shards")  # of the new ones alone
+        }
+        assert len(told) == 1, (option, told)
+
+
+def test_a_verb_that_is_not_there_yet_has_help_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["view", "--help"]) == 0
+    assert capsys.readouterr().out.startswith("rekord view")
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

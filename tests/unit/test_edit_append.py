@@ -204,3 +204,11 @@ def test_a_tfds_folder_stays_one(tmp_path):
         f"pets-train.tfrecord-{i:05d}-of-00002" for i in range(2)
     ]
     assert len(made) == 20
+
+
+def test_rows_for_a_place_that_is_taken_are_not_kept(path, tmp_path):
+    rk.append(path, iter(rows(200, 210)), tmp_path / "out", progress=False)
+    with pytest.raises(rk.UsageError) as caught:
+        rk.append(path, iter(rows(200, 220)), tmp_path / "out", progress=False)
+    assert (caught.value.code, caught.value.location.path) == ("U618", str(tmp_path / "out"))
+    assert sorted(os.listdir(tmp_path)) == ["in", "out"]

@@ -254,6 +254,7 @@ def test_a_remote_place_is_only_read(path):
         ({"val": [1]}, "X506"),
         ([400], "U605"),
         ([-1], "U605"),
+        ([[1], [2, 3]], "U605"),
         ([0.5], "U605"),
         (lambda batch: True, "U715"),
         (lambda batch: batch["x"], "U715"),

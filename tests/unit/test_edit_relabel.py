@@ -358,3 +358,23 @@ def test_the_steps_of_sequences_stay_as_they_are(tmp_path):
     made = relabel(tmp_path / "in", tmp_path / "out", {"a": "z", "b": "a"})
     assert [row["v"].tolist() for row in made] == [row["v"].tolist() for row in rk.open(tmp_path / "in")]
     assert named(made)[:2] == ["z", "a"]
+
+
+def test_keys_that_the_schema_does_not_name_are_never_lost(tmp_path):
+    rows = [{"x": i, "note": str(i), "label": 0} for i in range(10)]
+    rk.write(rows, tmp_path / "all", progress=False)
+    narrow = rk.Schema({"x": rk.Int64(), "label": rk.Int64()})
+    files = rk.open(str(tmp_path / "all" / "*.tfrecord"), schema=narrow)
+    rk.rewrite(files, tmp_path / "in", shards=2, progress=False)
+    with pytest.raises(rk.DatasetError) as caught:
+        rk.relabel(tmp_path / "in", tmp_path / "out", 1, where="x = 7", progress=False)
+    found = caught.value
+    assert (found.code, found.location.feature, found.location.record) == ("X572", "note", 0)
+    assert found.location.path == str(tmp_path / "in" / "train-00001-of-00002.tfrecord")
+    assert not (tmp_path / "out").exists()
+    rk.rewrite(tmp_path / "in", tmp_path / "kept", keep=["x", "label"], progress=False)
+    new = rk.relabel(tmp_path / "kept", tmp_path / "new", 1, where="x = 7", progress=False)
+    assert [int(row["label"]) for row in new] == [0] * 7 + [1] + [0] * 2
+    assert [sorted(rk.decode(record)) for record in rk.records(new["train"].paths[0])] == [
+        ["label", "x"]
+    ] * 10

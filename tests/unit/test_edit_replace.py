@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from contextlib import suppress
 
 import pytest
@@ -194,3 +195,17 @@ def test_a_dataset_that_was_opened_before_is_not_rewritten_from_what_replaced_it
         rk.rewrite(before, tmp_path / "out", progress=False, **change)
     assert caught.value.code == "X548"
     assert not (tmp_path / "out").exists()
+
+
+def test_what_does_not_fit_on_the_disk_is_said_of_the_dataset_itself(path, tmp_path, monkeypatch):
+    full = shutil.disk_usage(tmp_path)._replace(free=10)
+    monkeypatch.setattr("rekord.verbs.remaking.shutil.disk_usage", lambda place: full)
+    before = tree(path)
+    with pytest.raises(rk.DatasetError) as caught:
+        delete(path)
+    assert (caught.value.code, caught.value.location.path) == ("X519", str(path))
+    with pytest.raises(rk.DatasetError) as caught:
+        rk.rewrite(path, tmp_path / "new", progress=False)
+    assert (caught.value.code, caught.value.location.path) == ("X519", str(tmp_path / "new"))
+    assert tree(path) == before
+    assert [name for name in os.listdir(tmp_path) if name != path.name] == []

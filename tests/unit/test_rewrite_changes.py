@@ -95,6 +95,45 @@ def test_numbers_are_cast_in_every_form_of_column(old, tmp_path):
         assert row["x"] is None or isinstance(row["x"], float)
 
 
+def test_numbers_of_a_tensor_are_cast_and_refused_like_all_others(tmp_path):
+    schema = rk.Schema(
+        {
+            "x": rk.Tensor("float64", shape=(2,)),
+            "some": rk.Tensor("float64", shape=(None, 2), optional=True),
+            "k": rk.Int64(),
+            "word": rk.Text(),
+        }
+    )
+    good = {"x": np.array([0.5, 2.0]), "some": np.ones((3, 2)), "k": 3, "word": "0.1"}
+    rows = [good, {"x": np.array([0.1, 2.0]), "some": None, "k": 2**53 + 1, "word": "7"}]
+    whole = rk.write(rows, tmp_path / "in", schema=schema, progress=False)
+    for i, (name, dtype, found) in enumerate(
+        [("x", "float32", "0.1"), ("x", "int64", "0.5"), ("k", "float64", "9007199254740993")]
+    ):
+        with pytest.raises(rk.EncodeError) as caught:
+            rewritten(whole, tmp_path / f"refused{i}", cast={name: dtype})
+        assert (caught.value.code, caught.value.location.feature, caught.value.found) == ("E386", name, found)
+        assert caught.value.location.record == (0 if found == "0.5" else 1)
+    cast = {"x": "float32", "some": "int64", "k": "float64", "word": "float64"}
+    new = rewritten(whole, tmp_path / "out", cast=cast, lossy=True)
+    assert plain(new) == [
+        {"x": [0.5, 2.0], "some": [[1, 1]] * 3, "k": 3.0, "word": 0.1},
+        {"x": [float(np.float32(0.1)), 2.0], "some": None, "k": 2.0**53, "word": 7.0},
+    ]
+    assert (new.schema["x"], new.schema["k"]) == (rk.Float32((2,)), rk.Tensor("float64"))
+
+
+def test_bytes_that_are_no_text_are_replaced_where_that_is_allowed(tmp_path):
+    whole = rk.write(
+        [{"b": b"ok"}, {"b": b"\xffa"}], tmp_path / "in", schema=rk.Schema({"b": rk.Bytes()}), progress=False
+    )
+    with pytest.raises(rk.EncodeError) as caught:
+        rewritten(whole, tmp_path / "refused", cast={"b": "text"})
+    assert (caught.value.code, caught.value.location.record) == ("E318", 1)
+    new = rewritten(whole, tmp_path / "out", cast={"b": "text"}, lossy=True)
+    assert [row["b"] for row in new] == ["ok", "\ufffda"]
+
+
 def test_texts_become_numbers_and_numbers_texts(old, tmp_path):
     new = rewritten(old, tmp_path / "out", cast={"name": "int32", "label": "text", "x": "text"})
     assert new.schema["name"] == rk.Int64(dtype="int32")

@@ -7,6 +7,7 @@ import fsspec
 import pytest
 
 import rekord as rk
+from rekord.dataset.manifest import read_manifest
 from rekord.storage.behind import LENT, Output
 from rekord.storage.files import LOCAL
 
@@ -66,3 +67,18 @@ def test_what_is_given_and_what_is_lent_is_written_in_its_order(tmp_path):
     assert (tmp_path / "file").read_bytes() == expected
     assert output.n_bytes == len(expected)
     assert output.sha256() == hashlib.sha256(expected).hexdigest()
+
+
+def test_what_tfds_is_to_open_is_not_compressed_unless_asked_for(tmp_path):
+    schema = rk.Schema({"x": rk.Int64()})
+    rows = [{"x": i} for i in range(20)]
+    rk.write(rows, tmp_path / "in", schema=schema, compression="gzip", progress=False)
+    rk.rewrite(tmp_path / "in", tmp_path / "new", format="tfds", progress=False)
+    rk.resplit(tmp_path / "in", tmp_path / "folds", folds=2, format="tfds", progress=False)
+    for name in ("new", "folds"):
+        parts = read_manifest(str(tmp_path / name)).splits.values()
+        assert {part.compression for part in parts} == {"none"}
+        assert sum(part.records for part in parts) == 20
+    with pytest.raises(rk.UsageError) as caught:
+        rk.rewrite(tmp_path / "in", tmp_path / "packed", format="tfds", compression="gzip", progress=False)
+    assert caught.value.code == "U614"

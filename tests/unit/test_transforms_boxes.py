@@ -180,3 +180,15 @@ def test_boxes_beside_two_images_lie_on_the_one_whose_keys_begin_alike():
     picture = saved(np.zeros((40, 40, 3), np.uint8))
     row = bound.apply({"left": picture, "right": picture, "boxes": [[0, 0, 0.5, 0.5]]})
     assert row["boxes"] == [[0, 0, 0.5, 0.5]]
+
+
+def test_two_lists_of_boxes_of_different_lengths_are_refused_by_name():
+    schema = rk.Schema({"image": rk.Image(), "boxes": rk.Boxes(), "parts": rk.Boxes(key="image/part/bbox")})
+    row = {
+        "image": saved(np.zeros((40, 40, 3), np.uint8)),
+        "boxes": [[0, 0, 1, 1], [0, 0, 0.5, 0.5]],
+        "parts": [[0, 0, 1, 1]],
+    }
+    with pytest.raises(rk.EncodeError) as caught:
+        crop(20, 20, at=(0, 0)).bind(schema).apply(row)
+    assert (caught.value.code, caught.value.location.feature) == ("E307", "parts")

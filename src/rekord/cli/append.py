@@ -61,7 +61,7 @@ def append(
     fresh: edited.Fresh = False,
     as_json: edited.AsJson = False,
 ) -> int:
-    """Make a dataset of one and more rows. They go into new shards; those that exist are linked, not copied.
+    """Make a dataset with more records. They go into new shards; those that exist are linked, not copied.
 
     Rows have the form in which IN was written, and must fit its schema: exit code 1 where one does not.
     """

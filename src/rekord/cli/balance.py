@@ -41,7 +41,7 @@ def balance(
         typer.Option(
             "--strategy",
             metavar="WHAT",
-            help="auto, minority, 'not minority', …, a ratio such as 0.5, or cat=500,dog=300.",
+            help="How many: auto, minority, …, a ratio such as 0.5, or cat=500,dog=300.",
         ),
     ] = "auto",
     splits: Annotated[
@@ -64,7 +64,12 @@ def balance(
     ] = None,
     k_neighbors: Annotated[
         int,
-        typer.Option("--k-neighbors", metavar="N", help="Of smote.", parser=_number("--k-neighbors")),
+        typer.Option(
+            "--k-neighbors",
+            metavar="N",
+            help="Of smote: so many neighbours.",
+            parser=_number("--k-neighbors"),
+        ),
     ] = 5,
     no_shuffle: Annotated[
         bool, typer.Option("--no-shuffle", help="Keep the order; copies come behind all others.")
@@ -89,13 +94,22 @@ def balance(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", metavar="N", help="Default: one a core.", parser=_number("--workers")),
+        typer.Option(
+            "--workers",
+            metavar="N",
+            help="How many work at once. Default: one a core.",
+            parser=_number("--workers"),
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Balance the classes of a dataset: with copies, fewer records, or new ones. IN stays as it is."""
+    """Balance the classes of a dataset.
+
+    With copies, fewer records, or new ones, in each split on its own. IN stays as it is. Exit code 1 where a record
+    is damaged.
+    """
     from rekord.verbs.balance_prepare import Asked, prepare_balance
 
     began = time.perf_counter()

@@ -25,7 +25,7 @@ def delete(
     fresh: edited.Fresh = False,
     as_json: edited.AsJson = False,
 ) -> int:
-    """Make a dataset of one without some records. Shards that have none of them are linked, not copied.
+    """Make a dataset without some records. Shards that have none of them are linked, not copied.
 
     Records of which the condition is NULL stay. Nothing of a deleted record is in the new dataset.
     """

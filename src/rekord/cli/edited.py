@@ -16,7 +16,7 @@ from rekord.errors import DataError, FormatError, RekordError, error
 if TYPE_CHECKING:
     from rekord.verbs.edits import Edited, Target
 
-_ABOUT_RECORDS = ("X510", "X571")
+_ABOUT_RECORDS = ("X510", "X571", "X572")
 
 In: TypeAlias = Annotated[
     str, typer.Argument(metavar="IN", help="A dataset that rekord wrote.", show_default=False)

@@ -46,9 +46,7 @@ class ExportFormat(str, Enum):
 def export(
     path: Annotated[
         str,
-        typer.Argument(
-            metavar="PATH", help="A dataset: a record file, a folder or a pattern.", show_default=False
-        ),
+        typer.Argument(metavar="PATH", help="A dataset: a folder, a file or a pattern.", show_default=False),
     ],
     target: Annotated[
         str,
@@ -66,9 +64,7 @@ def export(
             help="For a folder: images, coco, voc, tfds, or a file a split: parquet, arrow, csv, jsonl, webdataset.",
         ),
     ] = None,
-    split: Annotated[
-        str | None, typer.Option("--split", metavar="NAME", help="Only this split, or a,b for some.")
-    ] = None,
+    split: Annotated[str | None, typer.Option("--split", metavar="A,B", help="Only of these splits.")] = None,
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="A,B", help="Only these columns, in this order.")
     ] = None,

@@ -8,15 +8,21 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from rekord.cli.examples import EXAMPLES
+
 _WIDTH = 80
+_LEAST_TEXT = 36
+"""So many characters a line the text beside a long option has, whatever becomes of the width."""
 
 
 class Command(TyperCommand):
-    """A verb whose help is a usage line, a sentence and its options."""
+    """A verb whose help is a usage line, some sentences, its options and examples."""
 
     def get_help(self, ctx: Any) -> str:
         rows = [_row(param) for param in self.get_params(ctx)]
-        return "\n".join([f"rekord {usage(self)}", "", *_sentences(self.help), "", *_table(rows)])
+        examples = [f"  {line}" for line in EXAMPLES.get(str(self.name), ())]
+        lines = [f"rekord {usage(self)}", "", *_sentences(self.help), "", *_table(rows), "", *examples]
+        return "\n".join(lines).rstrip()
 
 
 class Group(TyperGroup):
@@ -59,10 +65,14 @@ def _row(param: Any) -> tuple[str, str]:
 
 
 def _sentences(text: str | None) -> list[str]:
-    lines = textwrap.wrap(inspect.cleandoc(text or ""), _WIDTH - 2)
+    lines = textwrap.wrap(" ".join(inspect.cleandoc(text or "").split()), _WIDTH - 2)
     return [f"  {line}" for line in lines] or [""]
 
 
 def _table(rows: list[tuple[str, str]]) -> list[str]:
     width = max(len(name) for name, _ in rows)
-    return [f"  {name:<{width}}  {says}".rstrip() for name, says in rows]
+    lines: list[str] = []
+    for name, says in rows:
+        first, *more = textwrap.wrap(says, max(_WIDTH - width - 4, _LEAST_TEXT)) or [""]
+        lines += [f"  {name:<{width}}  {first}".rstrip(), *[f"{'':{width + 4}}{line}" for line in more]]
+    return lines

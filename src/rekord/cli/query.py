@@ -42,7 +42,7 @@ _ENDINGS = {
 def query(
     path: Annotated[
         str,
-        typer.Argument(metavar="PATH", help="A record file, a folder or a pattern.", show_default=False),
+        typer.Argument(metavar="PATH", help="A dataset: a folder, a file or a pattern.", show_default=False),
     ],
     sql: Annotated[
         str,

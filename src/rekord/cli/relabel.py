@@ -17,28 +17,28 @@ def relabel(
     out: edited.Out = None,
     set_: Annotated[
         str | None,
-        typer.Option("--set", metavar="COLUMN=CLASS", help="This class, for the records that --where says."),
+        typer.Option("--set", metavar="KEY=CLASS", help="This class, for the records that --where says."),
     ] = None,
     where: Annotated[
         str | None, typer.Option("--where", metavar="SQL", help="Which records: a condition over columns.")
     ] = None,
     map_labels: Annotated[
         str | None,
-        typer.Option("--map-labels", metavar="OLD=NEW,…", help="Rename classes, or merge them into others."),
+        typer.Option("--map-labels", metavar="OLD=NEW", help="Rename classes, or merge them into others."),
     ] = None,
     file: Annotated[
         str | None,
         typer.Option("--from", metavar="FILE.csv", help="Labels by a key, or by split and record."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="COLUMN", help="What tells records apart in --from.")
+        str | None, typer.Option("--key", metavar="KEY", help="What tells records apart in --from.")
     ] = None,
     column: Annotated[
-        str | None, typer.Option("--column", metavar="COLUMN", help="The only Label, or label, unless said.")
+        str | None, typer.Option("--column", metavar="KEY", help="The only Label, or label, unless said.")
     ] = None,
     classes: Annotated[
         str | None,
-        typer.Option("--names", metavar="A,B,…|N", help="All classes, in order; or how many there are."),
+        typer.Option("--names", metavar="A,B|N", help="All classes, in order; or how many there are."),
     ] = None,
     split: Annotated[str | None, typer.Option("--split", metavar="A,B", help="Only of these splits.")] = None,
     replace: edited.Replace = False,
@@ -46,7 +46,7 @@ def relabel(
     fresh: edited.Fresh = False,
     as_json: edited.AsJson = False,
 ) -> int:
-    """Make a dataset of one with other labels. Shards that have none of them are linked, not copied.
+    """Make a dataset with other labels. Shards that have none of them are linked, not copied.
 
     A class that is mapped to a new name is called so; one that is mapped to another class is gone from the list.
     """

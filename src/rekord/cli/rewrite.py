@@ -82,13 +82,21 @@ def rewrite(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", metavar="N", help="Default: one a core.", parser=_number("--workers")),
+        typer.Option(
+            "--workers",
+            metavar="N",
+            help="How many work at once. Default: one a core.",
+            parser=_number("--workers"),
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Write a dataset anew: in other shards, another order, or with other columns. IN stays as it is."""
+    """Write a dataset anew, copied or changed.
+
+    In other shards, another order, or with other columns. IN stays as it is.
+    """
     from rekord.verbs.rewrite_asked import Asked
     from rekord.verbs.rewriting import prepare_rewrite
 

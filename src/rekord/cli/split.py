@@ -64,13 +64,21 @@ def split(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", metavar="N", help="Default: one a core.", parser=_number("--workers")),
+        typer.Option(
+            "--workers",
+            metavar="N",
+            help="How many work at once. Default: one a core.",
+            parser=_number("--workers"),
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Deal the records of a dataset to other splits: by ratio, by group, by class, or in folds. IN stays as it is."""
+    """Deal the records of a dataset anew.
+
+    To other splits: by ratio, by group, by class, or in folds. IN stays as it is.
+    """
     from rekord.verbs.resplitting import prepare_resplit
 
     began = time.perf_counter()

@@ -145,7 +145,10 @@ def write(
     workers: Annotated[
         int | None,
         typer.Option(
-            "--workers", metavar="N", help="Processes. Default: one a core.", parser=_number("--workers")
+            "--workers",
+            metavar="N",
+            help="How many work at once. Default: one a core.",
+            parser=_number("--workers"),
         ),
     ] = None,
     engine: Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where it runs.")] = "local",

@@ -210,6 +210,8 @@ class Work:
             if row.get(name) is None:
                 continue
             given = _as_boxes(row[name], name)
+            if count is not None and len(given) != count:
+                raise _wrong_count(name, count, len(given))
             boxes, here = frame.boxes(given)
             kept = here if kept is None else kept & here
             count = len(given)

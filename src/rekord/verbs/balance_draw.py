@@ -50,7 +50,13 @@ class Labelled:
     @property
     def classes(self) -> Classes:
         """As a strategy is given them."""
-        return Classes(by=self.by, counts=self.counts, class_of=self._class_of, name_of=self.name_of)
+        return Classes(
+            split=self.split.name,
+            by=self.by,
+            counts=self.counts,
+            class_of=self._class_of,
+            name_of=self.name_of,
+        )
 
     def values_of_records(self) -> Any:
         """The class of each record that has one."""

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 from rekord.errors import RekordError, error
+from rekord.location import Location
 from rekord.schema.refuse import near_miss, shown
 
 Counts: TypeAlias = "dict[Any, int]"
@@ -26,9 +27,12 @@ WORDS = ("auto", "minority", "majority", "not minority", "not majority", "all")
 class Classes:
     """The classes that records have, in their order, and how they are called."""
 
+    split: str
     by: str
     counts: Mapping[Any, int]
-    class_of: Callable[[Any], Any]  # by its value or its name; what was given where there is none of that name
+    class_of: Callable[
+        [Any], Any
+    ]  # by its value or its name; what was given where there is none of that name
     name_of: Callable[[Any], str]
 
 
@@ -214,5 +218,10 @@ def _unknown(classes: Classes, strategy: object) -> RekordError:
 
 def _refused(classes: Classes, what: str, expected: str, found: str, do: str) -> RekordError:
     return error(
-        "U702", f"`{classes.by}` cannot be balanced so: {what}", expected=expected, found=found, do=do
+        "U702",
+        f"`{classes.by}` of {classes.split} cannot be balanced so: {what}",
+        location=Location(feature=classes.by),
+        expected=expected,
+        found=found,
+        do=do,
     )
