@@ -82,3 +82,19 @@ def test_what_tfds_is_to_open_is_not_compressed_unless_asked_for(tmp_path):
     with pytest.raises(rk.UsageError) as caught:
         rk.rewrite(tmp_path / "in", tmp_path / "packed", format="tfds", compression="gzip", progress=False)
     assert caught.value.code == "U614"
+
+
+def test_a_run_that_finished_no_shard_leaves_nothing_behind(tmp_path):
+    rk.write([{"x": i, "name": str(i)} for i in range(20)], tmp_path / "in", schema=SCHEMA, progress=False)
+    shard = tmp_path / "in" / "train-00000-of-00001.tfrecord"
+    content = bytearray(shard.read_bytes())
+    content[14] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(rk.FrameError) as caught:
+        rk.rewrite(tmp_path / "in", tmp_path / "out", progress=False)
+    assert (caught.value.code, caught.value.location.path, caught.value.location.record) == (
+        "F102",
+        str(shard),
+        0,
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]

@@ -185,9 +185,11 @@ def test_what_cannot_be_asked_for_is_refused(old, tmp_path, options, code):
 
 
 def test_a_column_that_is_not_there_is_refused_with_its_near_miss(old, tmp_path):
-    with pytest.raises(rk.EncodeError) as caught:
-        resplit(old, tmp_path / "out", split=RATIOS, stratify="lable")
-    assert (caught.value.code, caught.value.location.feature) == ("E381", "lable")
+    for options in ({"split": RATIOS, "stratify": "lable"}, {"folds": 2, "split_by": "lable"}):
+        with pytest.raises(rk.SchemaError) as caught:
+            resplit(old, tmp_path / "out", **options)
+        assert (caught.value.code, caught.value.location.feature) == ("S116", "lable")
+        assert caught.value.do == "did you mean `label`?"
     assert "`label`" in caught.value.do
 
 

@@ -141,7 +141,9 @@ def _failed(failure: RekordError, *, as_json: bool) -> int:
     _say_failure(failure)
     if as_json:
         out.say_json({"error": failure.to_dict()})
-    return WRONG_USAGE if isinstance(failure, UsageError) else NO_ACCESS
+    # A column that is not there was named on the command line.
+    wrong_usage = isinstance(failure, UsageError) or failure.code == "S116"
+    return WRONG_USAGE if wrong_usage else NO_ACCESS
 
 
 def _say_failure(failure: RekordError) -> None:

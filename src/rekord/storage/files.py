@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import shlex
 import stat as modes
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage.exchange import exchange_names
+from rekord.storage.remedies import quoted_folder, to_read, to_write
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -134,73 +134,18 @@ def read_error(path: str, failure: OSError) -> RekordError:
     where, found = Location(path=path), _words(failure)
     # A name below a file, or one longer than any name can be, is missing like any other.
     if failure.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
-        return error("X501", location=where, found=found, do=f"ls {_folder(path)}")
-    return error("X503", location=where, found=found, do=_do_read(path, failure.errno))
+        return error("X501", location=where, found=found, do=f"ls {quoted_folder(path)}")
+    return error("X503", location=where, found=found, do=to_read(path, failure.errno))
 
 
 def write_error(path: str, failure: OSError, *, left_bytes: int | None = None) -> RekordError:
     """The error for a path that could not be written; `left_bytes` were still to come, if that is known."""
-    do = _do_write(path, failure.errno, left_bytes)
+    do = to_write(path, failure.errno, left_bytes)
     return error("X504", location=Location(path=path), found=_words(failure), do=do)
 
 
 def _words(failure: OSError) -> str:
     return failure.strerror or str(failure) or type(failure).__name__
-
-
-def _folder(path: str) -> str:
-    return shlex.quote(os.path.dirname(path) or ".")
-
-
-def _do_read(path: str, number: int | None) -> str:
-    name = shlex.quote(path)
-    match number:
-        case errno.EACCES | errno.EPERM:
-            return f"chmod u+rX {name}      (or run as a user who may read it)"
-        case errno.EISDIR:
-            return "name a file in this folder"
-        case errno.EIO:
-            return f"copy {name} again from its origin: the disk or network that holds it reports an error"
-        case errno.ELOOP:
-            return f"ls -l {name}      (its links lead in a circle)"
-        case errno.EMFILE | errno.ENFILE:
-            return "ulimit -n 4096      (too many files are open at once)"
-        case errno.ESTALE | errno.ENOTCONN | errno.ETIMEDOUT | errno.EHOSTDOWN:
-            return "mount the network place again, then run the same command"
-    return f"check that {name} can be read: head -c 1 {name}"
-
-
-def _do_write(path: str, number: int | None, left_bytes: int | None) -> str:
-    name, folder = shlex.quote(path), _folder(path)
-    space = "space" if left_bytes is None else f"at least {left_bytes:,} bytes"
-    match number:
-        case errno.ENOSPC:
-            return f"free {space} on the disk that holds {folder}, or choose another place"
-        case errno.EDQUOT:
-            return f"free {space} of your quota on the disk that holds {folder}, or choose another place"
-        case errno.EROFS:
-            return f"choose another place: {folder} is mounted read-only"
-        case errno.EACCES | errno.EPERM:
-            return f"chmod u+wx {folder}      (or choose another place)"
-        case errno.ENOENT:
-            return f"mkdir -p {folder}"
-        case errno.ENOTDIR:
-            return f"choose another place: part of {folder} is a file"
-        case errno.EEXIST:
-            return f"choose another name, or first: rm {name}"
-        case errno.EISDIR | errno.ENOTEMPTY:
-            return f"choose another name: {name} is a folder"
-        case errno.EFBIG:
-            return "write smaller files: this is the largest that the disk or `ulimit -f` takes"
-        case errno.ENAMETOOLONG:
-            return "choose a shorter name"
-        case errno.EXDEV:
-            return "choose two places on one disk: a rename cannot cross disks"
-        case errno.EMFILE | errno.ENFILE:
-            return "ulimit -n 4096      (too many files are open at once)"
-        case errno.EIO:
-            return f"choose another disk: the one that holds {folder} reports an error"
-    return "choose another place"
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
 from rekord.location import Location
-from rekord.schema.refuse import near_miss, shown
 from rekord.sources.base import is_parted
 from rekord.transforms.chain import Chain
 from rekord.transforms.recorded import from_recorded
@@ -37,7 +36,7 @@ from rekord.verbs.edits import (
     told_of,
 )
 from rekord.verbs.prepare import prepare, run, run_aloud
-from rekord.verbs.remaking import Old, records_of, remake_plan
+from rekord.verbs.remaking import Old, check_split, records_of, remake_plan
 from rekord.verbs.workplace import Workplace
 
 RowFunction: TypeAlias = (
@@ -136,7 +135,7 @@ def appended(
             storage=target.storage,
         )
         for name in conversion.job.splits.names:
-            _check_split(old, name)
+            check_split(old, name)
         options = {"rows": conversion.plan.id}
         if is_parted(conversion.job.source):
             said = digest_of_words("append", conversion.plan.id)
@@ -227,20 +226,6 @@ def _default_split(old: Old) -> str:
         expected="one of " + ", ".join(repr(name) for name in old.splits)[:60],
         found="none named",
         do=f"split={next(iter(old.splits), '')!r}",
-    )
-
-
-def _check_split(old: Old, name: str) -> None:
-    if name in old.splits:
-        return
-    near = near_miss(name, list(old.splits))
-    raise error(
-        "X506",
-        f"there is no split {shown(name)}",
-        location=Location(path=old.name),
-        expected="one of " + ", ".join(repr(name) for name in old.splits)[:60],
-        found=shown(name),
-        do=f"did you mean {near!r}?" if near else f"split={next(iter(old.splits))!r}",
     )
 
 

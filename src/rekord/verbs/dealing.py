@@ -24,6 +24,7 @@ Dealt = npt.NDArray[np.int32]
 
 def column_of(split: Split, name: str) -> Any:
     """The values of a column, one a record: from the index where that keeps them, else from the records."""
+    split.schema[name]  # one that is not there names its near misses
     kinds = {one.name: one.type for one in arrow_schema(split)}
     column_to_split_by({name: pa.array([], kinds[name])} if name in kinds else {}, name, set(kinds))
     indexed = Indexed(split._shards, kinds)

@@ -17,7 +17,6 @@ from rekord.engines.copied import Records, Stretch
 from rekord.engines.job import function_digest
 from rekord.engines.remake import Copied, NewShard
 from rekord.errors import RekordError, error
-from rekord.location import Location
 from rekord.schema.refuse import shown
 from rekord.verbs.edits import (
     Edit,
@@ -34,7 +33,7 @@ from rekord.verbs.edits import (
     without,
 )
 from rekord.verbs.matching import matching
-from rekord.verbs.remaking import Old, records_of
+from rekord.verbs.remaking import Old, check_split, records_of
 
 Where: TypeAlias = "str | Callable[[Batch], Any] | Mapping[str, Sequence[int]] | Sequence[int]"
 
@@ -102,7 +101,7 @@ def chosen_records(old: Old, where: Any, split: str | Sequence[str] | None) -> d
     """The numbers of the records of each split that `where` is about, in order."""
     names = list(old.splits) if split is None else listed_splits(split)
     for name in names:
-        _check_split(old, name)
+        check_split(old, name)
     by_split = _numbers_by_split(old, where, names)
     found: dict[str, Ids] = {}
     for name, one in old.splits.items():
@@ -124,9 +123,9 @@ def words_of_where(where: Any) -> Any:
     if callable(where):
         return ["function", function_digest(where)]
     if isinstance(where, Mapping):
-        return {str(name): np.asarray(numbers).tolist() for name, numbers in where.items()}
+        return {str(name): _array(numbers).tolist() for name, numbers in where.items()}
     if isinstance(where, (Sequence, np.ndarray)) and not isinstance(where, bytes):
-        return np.asarray(where).tolist()
+        return _array(where).tolist()
     raise error(
         "U605",
         f"`where` cannot be {shown(where)}",
@@ -151,25 +150,13 @@ def listed_splits(split: str | Sequence[str]) -> list[str]:
     return list(split)
 
 
-def _check_split(old: Old, name: Any) -> None:
-    if name not in old.splits:
-        raise error(
-            "X506",
-            f"there is no split {shown(name)}",
-            location=Location(path=old.name),
-            expected="one of " + ", ".join(map(repr, old.splits))[:60],
-            found=shown(name),
-            do=f"split={next(iter(old.splits))!r}",
-        )
-
-
 def _numbers_by_split(old: Old, where: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
     """Numbers of records by split, where that is what was given."""
     if isinstance(where, str) or callable(where):
         return None
     if isinstance(where, Mapping):
         for name in where:
-            _check_split(old, name)
+            check_split(old, name)
         return where
     if len(names) != 1:
         raise error(
@@ -183,7 +170,7 @@ def _numbers_by_split(old: Old, where: Any, names: Sequence[str]) -> Mapping[str
 
 
 def _checked_numbers(name: str, split: Split, given: Any) -> Ids:
-    numbers = np.asarray(given)
+    numbers = _array(given)
     if not numbers.size:
         return np.zeros(0, np.int64)
     count = len(split)
@@ -193,6 +180,13 @@ def _checked_numbers(name: str, split: Split, given: Any) -> Ids:
     if len(outside):
         raise _no_record(name, count, str(int(outside[0])))
     return np.unique(numbers).astype(np.int64)
+
+
+def _array(given: Any) -> Any:
+    try:
+        return np.asarray(given)
+    except ValueError:  # lists of several lengths
+        return np.asarray(given, dtype=object)
 
 
 def _no_record(name: str, count: int, found: str) -> RekordError:

@@ -18,7 +18,7 @@ from rekord.dataset.selection import selected
 from rekord.engines.copied import Records, Stretch
 from rekord.engines.journal import exists
 from rekord.engines.remake import Copied, Linked, NewShard, NewSplit, Remake, kept_shard
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, UsageError, error
 from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Schema
@@ -250,7 +250,12 @@ def run_edit(edit: Edit, path: PathLike, target: Target, work: Workplace) -> Edi
     )
     if target.out is None:
         work.tidy(work.data, plan.id)
-    remade = run_remake(wanted, [old], progress=target.progress and bool(wanted.framed_bytes))
+    aloud = target.progress and bool(wanted.framed_bytes)
+    try:
+        remade = run_remake(wanted, [old], progress=aloud, shown=place)
+    except UsageError:
+        work.clear()  # the place is taken: no later run goes on from here
+        raise
     shards = sum(len(split.shards) for split in splits.values())
     linked = _linked(wanted, old)
     left = None

@@ -23,11 +23,11 @@ from rekord.engines.copied import Records
 from rekord.engines.job import Plan
 from rekord.engines.journal import exists, open_staging, read_bytes
 from rekord.engines.remake import Remade, Remake, remake
-from rekord.errors import FormatError, RekordError, error
+from rekord.errors import FormatError, RekordError, error, located
 from rekord.layouts.tfds import tfds_files
 from rekord.location import Location
 from rekord.schema import Label, Schema
-from rekord.schema.refuse import shown
+from rekord.schema.refuse import near_miss, shown
 from rekord.schema.tfds import FEATURES_NAME, INFO_NAME, label_files
 from rekord.storage.anywhere import ANYWHERE
 from rekord.storage.remote import is_remote
@@ -90,6 +90,9 @@ def opened(given: Any, schema: Schema | str | os.PathLike[str] | None = None) ->
         )
     for split in dataset.splits.values():
         _check_plain(split)
+        # What replaced the files since then may be of another schema.
+        for shard in range(len(split.paths)):
+            split._shards.check_unchanged(shard)
     root = _root(given, dataset)
     manifest, parent = _told(root, dataset)
     return Old(
@@ -136,6 +139,22 @@ def check_apart(out: str, olds: Sequence[Old]) -> None:
             )
 
 
+def check_split(old: Old, name: Any, option: str = "split=") -> None:
+    """Refuse the name of a split that a dataset does not have; `option` is what it was given by."""
+    if name in old.splits:
+        return
+    names = list(old.splits)
+    near = near_miss(name, names) if isinstance(name, str) else None
+    raise error(
+        "X506",
+        f"there is no split {shown(name)}",
+        location=Location(path=old.name),
+        expected="one of " + ", ".join(map(repr, names))[:60],
+        found=shown(name),
+        do=f"did you mean {near!r}?" if near else f"{option}{names[0]!r}"[:60],
+    )
+
+
 class RemadeCompanions:
     """The files beside the shards: made anew where they follow from the records, else as the old dataset has them."""
 
@@ -166,11 +185,12 @@ def other_companions(old: Old) -> dict[str, bytes]:
     return {name: read_bytes(ANYWHERE, path) for name, path in paths.items() if exists(ANYWHERE, path)}
 
 
-def run_remake(wanted: Remake, olds: Sequence[Old], *, progress: bool) -> Remade:
-    """Make it, and tell on stderr how far it is where that is wanted."""
+def run_remake(wanted: Remake, olds: Sequence[Old], *, progress: bool, shown: str | None = None) -> Remade:
+    """Make it, and tell on stderr how far it is where that is wanted. `shown` is its place as it was asked for."""
     from rekord.verbs.progress import Progress
 
-    check_room(wanted)
+    with located(path=shown or wanted.out):
+        check_room(wanted)
     with damage_told(olds):
         if not progress:
             return remake(wanted)
@@ -207,7 +227,6 @@ def check_room(wanted: Remake) -> None:
     if needed > free:
         raise error(
             "X519",
-            location=Location(path=wanted.out),
             expected=f"{byte_size(needed)} for the shards",
             found=f"{byte_size(free)} free",
             do="write to another disk, or free some space",

@@ -18,7 +18,7 @@ from rekord.location import Location
 from rekord.schema.refuse import shown
 from rekord.verbs.dealing import Dealt, by_ratio, groups_in_folds, hashes_of, in_folds, strata_of
 from rekord.verbs.prepare import byte_count, check_one_of, checked_out, checked_whole
-from rekord.verbs.remaking import Old, check_apart, damage_told, opened
+from rekord.verbs.remaking import Old, check_apart, check_split, damage_told, opened
 from rekord.verbs.rewrite_asked import Asked
 from rekord.verbs.rewrite_copy import chosen_compression, copying
 from rekord.verbs.rewriting import Rewrite, found_schema
@@ -106,15 +106,8 @@ def _rule(split: object, split_by: str | None, stratify: str | None, folds: int 
 
 def _whole(old: Old, only: str | None) -> Split:
     """All records that are dealt, one behind another."""
-    if only is not None and only not in old.splits:
-        raise error(
-            "X506",
-            f"there is no split {shown(only)}",
-            location=Location(path=old.name),
-            expected="one of " + ", ".join(map(repr, old.splits))[:60],
-            found=shown(only),
-            do=f"--only {next(iter(old.splits))}",
-        )
+    if only is not None:
+        check_split(old, only, "--only ")
     parts = list(old.splits.values()) if only is None else [old.splits[only]]
     return concat(parts)
 

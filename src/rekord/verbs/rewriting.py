@@ -103,7 +103,9 @@ def prepare_rewrite(given: Sequence[Any], out: Any, asked: Asked, *, storage: An
         fill=asked.fill,
         lossy=asked.lossy,
     )
-    stays = not as_chain(asked.transforms).steps and not change.cast and change.schema == before
+    # Who says which columns to keep wants no others, not even those that the schema does not name.
+    same = change.schema == before and asked.keep is None
+    stays = same and not change.cast and not as_chain(asked.transforms).steps
     unproven = not declared and asked.schema is not None
     paths = [path for split in splits.values() for path in split.paths]
     remote = any(split._shards.remote for split in splits.values())
