@@ -279,7 +279,7 @@ CODES: dict[str, str] = {
     # U640 and U641: what `stats` was asked for
     "U640": "the name of a file of statistics does not say its form",
     "U641": "a report would replace a file that is in use",
-    # U645 to U649: what `diff` was asked for
+    # U645 to U647: what `diff` was asked for
     "U645": "no record has the key",
     "U646": "a key cannot tell records apart",
     "U647": "there are more records than a key can be matched for",
@@ -338,21 +338,21 @@ CODES: dict[str, str] = {
     "U697": "the name of a column is one that a condition needs itself",
     "U698": "columns cannot be changed as was asked",
     "U699": "a dataset has no folds",
-    # U700 to U709: classes that are balanced by writing
-    "U700": "which splits are to be balanced is not said",
-    "U701": "records with several classes cannot be balanced by copies",
-    "U702": "a sampling strategy does not fit the classes",
-    "U703": "records are no feature vectors",
-    "U704": "a class has too few records for SMOTE",
-    "U705": "feature vectors need more memory than SMOTE may have",
-    "U706": "an augmentation cannot be done",
-    # U710 to U719: datasets that are edited
-    "U710": "a dataset without a manifest cannot be edited",
-    "U711": "files of others lie in a dataset that is to be replaced",
-    "U712": "there is no such class",
-    "U713": "labels cannot be changed as was asked",
-    "U714": "a list of labels cannot be read",
-    "U715": "a function gave no answer for each record",
+    # U636 to U639 and U642 to U644: classes that are balanced by writing
+    "U636": "which splits are to be balanced is not said",
+    "U637": "records with several classes cannot be balanced by copies",
+    "U638": "a sampling strategy does not fit the classes",
+    "U639": "records are no feature vectors",
+    "U642": "a class has too few records for SMOTE",
+    "U643": "feature vectors need more memory than SMOTE may have",
+    "U644": "an augmentation cannot be done",
+    # U626 to U629, U648 and U649: datasets that are edited
+    "U626": "a dataset without a manifest cannot be edited",
+    "U627": "files of others lie in a dataset that is to be replaced",
+    "U628": "there is no such class",
+    "U629": "labels cannot be changed as was asked",
+    "U648": "a list of labels cannot be read",
+    "U649": "a function gave no answer for each record",
     # H7xx: findings about data that can be read
     "H701": "named as compressed, but it is not",
     "H702": "compressed, but its name does not say so",

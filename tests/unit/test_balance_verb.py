@@ -296,33 +296,33 @@ def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ({"sampling_strategy": "majority"}, "U702"),
-        ({"sampling_strategy": "minority", "method": "undersample"}, "U702"),
-        ({"sampling_strategy": "minorty"}, "U702"),
-        ({"sampling_strategy": 0.5}, "U702"),
-        ({"sampling_strategy": None}, "U702"),
-        ({"sampling_strategy": ["cat"]}, "U702"),
-        ({"sampling_strategy": {"cow": 3}}, "U702"),
-        ({"sampling_strategy": {"cat": 3}}, "U702"),
-        ({"sampling_strategy": {"cat": 61}, "method": "undersample"}, "U702"),
-        ({"sampling_strategy": {"cat": -1}, "method": "undersample"}, "U702"),
-        ({"sampling_strategy": {"cat": 70, 0: 80}}, "U702"),
-        ({"sampling_strategy": {"cat": 70.5}}, "U702"),
-        ({"sampling_strategy": {("a", ()): 70}}, "U702"),
-        ({"sampling_strategy": {"cat": 10**10}}, "U702"),
-        ({"sampling_strategy": {"owl": 2**29, "dog": 2**29}}, "U702"),
-        ({"sampling_strategy": lambda labels: 1 / 0}, "U702"),
-        ({"sampling_strategy": lambda labels: 7}, "U702"),
+        ({"sampling_strategy": "majority"}, "U638"),
+        ({"sampling_strategy": "minority", "method": "undersample"}, "U638"),
+        ({"sampling_strategy": "minorty"}, "U638"),
+        ({"sampling_strategy": 0.5}, "U638"),
+        ({"sampling_strategy": None}, "U638"),
+        ({"sampling_strategy": ["cat"]}, "U638"),
+        ({"sampling_strategy": {"cow": 3}}, "U638"),
+        ({"sampling_strategy": {"cat": 3}}, "U638"),
+        ({"sampling_strategy": {"cat": 61}, "method": "undersample"}, "U638"),
+        ({"sampling_strategy": {"cat": -1}, "method": "undersample"}, "U638"),
+        ({"sampling_strategy": {"cat": 70, 0: 80}}, "U638"),
+        ({"sampling_strategy": {"cat": 70.5}}, "U638"),
+        ({"sampling_strategy": {("a", ()): 70}}, "U638"),
+        ({"sampling_strategy": {"cat": 10**10}}, "U638"),
+        ({"sampling_strategy": {"owl": 2**29, "dog": 2**29}}, "U638"),
+        ({"sampling_strategy": lambda labels: 1 / 0}, "U638"),
+        ({"sampling_strategy": lambda labels: 7}, "U638"),
         ({"method": "over"}, "U605"),
-        ({"method": "undersample", "augment": "flip"}, "U706"),
-        ({"augment": "blur"}, "U706"),
+        ({"method": "undersample", "augment": "flip"}, "U644"),
+        ({"augment": "blur"}, "U644"),
         ({"augment": "flip"}, "S138"),
         ({"columns": ["n"]}, "U605"),
         ({"k_neighbors": 3}, "U605"),
         ({"per_box": ["n"]}, "U605"),
         ({"by": "nothing"}, "S116"),
         ({"by": "text", "splits": "tran"}, "X506"),
-        ({"splits": []}, "U700"),
+        ({"splits": []}, "U636"),
         ({"splits": 7}, "X506"),
         ({"seed": -1}, "U605"),
         ({"k_neighbors": 0}, "U605"),
@@ -374,7 +374,7 @@ def test_lists_of_classes_are_refused_and_lead_to_repeat_factors(tmp_path):
     rk.write([{"label": [0, 1]}, {"label": [2]}], tmp_path / "in", schema=schema, progress=False, workers=1)
     with pytest.raises(rk.UsageError) as caught:
         balanced(tmp_path / "in", tmp_path / "out")
-    assert caught.value.code == "U701"
+    assert caught.value.code == "U637"
     assert caught.value.location.feature == "label"
     assert "split.balanced" in (caught.value.do or "")
 
@@ -383,7 +383,7 @@ def test_one_class_alone_is_refused(tmp_path):
     rk.write(rows_of([5]), tmp_path / "in", schema=SCHEMA, progress=False, workers=1)
     with pytest.raises(rk.UsageError) as caught:
         balanced(tmp_path / "in", tmp_path / "out")
-    assert (caught.value.code, caught.value.found) == ("U702", "cat")
+    assert (caught.value.code, caught.value.found) == ("U638", "cat")
     assert caught.value.what == "`label` of train cannot be balanced so: there is one class"
 
 
@@ -406,7 +406,7 @@ def test_without_a_train_split_one_must_be_named(tmp_path, names):
     rk.write(rows_of([30, 9]), tmp_path / "in", schema=SCHEMA, split=split, progress=False, workers=1)
     with pytest.raises(rk.UsageError) as caught:
         balanced(tmp_path / "in", tmp_path / "out")
-    assert (caught.value.code, caught.value.found) == ("U700", ", ".join(names))
+    assert (caught.value.code, caught.value.found) == ("U636", ", ".join(names))
     made = balanced(tmp_path / "in", tmp_path / "out", splits=names)
     assert all(counts(made[name])["cat"] == counts(made[name])["dog"] for name in names)
 

@@ -147,15 +147,15 @@ def test_labels_come_from_a_file_by_key_or_by_number(path, tmp_path):
         ("x,label\n1,cat\n9999,dog\n", "X571", 3),
         ("split,record,label\ntrain,300,dog\n", "X571", 2),
         ("split,record,label\ntest,3,dog\n", "X571", 2),
-        ("split,record,label\ntrain,-3,dog\n", "U714", 2),
-        ("x,label\n1,cat\n1,dog\n", "U714", 3),
-        ("x,label\n1\n", "U714", 2),
-        ("x,label\n1,mouse\n", "U712", 2),
-        ("x,lable\n1,cat\n", "U714", 1),
-        ("label\ncat\n", "U714", 1),
-        ("x,caption,label\n1,a,cat\n", "U714", 1),
-        ('x,label\n1,"cat\n', "U714", 2),
-        ("", "U714", 1),
+        ("split,record,label\ntrain,-3,dog\n", "U648", 2),
+        ("x,label\n1,cat\n1,dog\n", "U648", 3),
+        ("x,label\n1\n", "U648", 2),
+        ("x,label\n1,mouse\n", "U628", 2),
+        ("x,lable\n1,cat\n", "U648", 1),
+        ("label\ncat\n", "U648", 1),
+        ("x,caption,label\n1,a,cat\n", "U648", 1),
+        ('x,label\n1,"cat\n', "U648", 2),
+        ("", "U648", 1),
     ],
 )
 def test_a_file_that_cannot_be_meant_is_refused_by_its_line(path, tmp_path, text, code, line):
@@ -173,7 +173,7 @@ def test_a_file_that_is_no_text_is_refused(path, tmp_path):
     file.write_bytes(b"x,label\n\xff\xfe,cat\n")
     with pytest.raises(rk.UsageError) as caught:
         relabel(path, tmp_path / "out", file=file)
-    assert (caught.value.code, caught.value.location.path) == ("U714", str(file))
+    assert (caught.value.code, caught.value.location.path) == ("U648", str(file))
     with pytest.raises(rk.DatasetError) as missing:
         relabel(path, tmp_path / "out", file=tmp_path / "none.csv")
     assert (missing.value.code, missing.value.location.path) == ("X501", str(tmp_path / "none.csv"))
@@ -182,25 +182,25 @@ def test_a_file_that_is_no_text_is_refused(path, tmp_path):
 @pytest.mark.parametrize(
     ("change", "options", "code"),
     [
-        ({"mouse": "cat"}, {}, "U712"),
-        ({"cat": 3}, {}, "U712"),
-        ({"cat": -1}, {}, "U712"),
-        ({"cat": True}, {}, "U712"),
-        ({3: "cat"}, {}, "U712"),
-        ("mouse", {"where": "x = 1"}, "U712"),
-        (lambda batch: [3] * len(batch["x"]), {}, "U712"),
-        (lambda batch: ["cat"], {}, "U715"),
-        (lambda batch: 1, {}, "U715"),
-        (None, {}, "U713"),
-        (None, {"names": ["cat", "dog"]}, "U713"),
-        (None, {"names": 2}, "U713"),
-        (None, {"where": "x = 1", "names": 3}, "U713"),
-        ({"cat": "dog"}, {"column": "caption"}, "U713"),
-        ({"cat": "dog"}, {"key": "x"}, "U713"),
-        ({"cat": "dog"}, {"file": "labels.csv"}, "U713"),
-        ({0: 1}, {"column": "x", "names": ["a", "b"]}, "U713"),
-        (1.5, {}, "U713"),
-        (None, {"file": 3}, "U713"),
+        ({"mouse": "cat"}, {}, "U628"),
+        ({"cat": 3}, {}, "U628"),
+        ({"cat": -1}, {}, "U628"),
+        ({"cat": True}, {}, "U628"),
+        ({3: "cat"}, {}, "U628"),
+        ("mouse", {"where": "x = 1"}, "U628"),
+        (lambda batch: [3] * len(batch["x"]), {}, "U628"),
+        (lambda batch: ["cat"], {}, "U649"),
+        (lambda batch: 1, {}, "U649"),
+        (None, {}, "U629"),
+        (None, {"names": ["cat", "dog"]}, "U629"),
+        (None, {"names": 2}, "U629"),
+        (None, {"where": "x = 1", "names": 3}, "U629"),
+        ({"cat": "dog"}, {"column": "caption"}, "U629"),
+        ({"cat": "dog"}, {"key": "x"}, "U629"),
+        ({"cat": "dog"}, {"file": "labels.csv"}, "U629"),
+        ({0: 1}, {"column": "x", "names": ["a", "b"]}, "U629"),
+        (1.5, {}, "U629"),
+        (None, {"file": 3}, "U629"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_nothing_appears(path, tmp_path, change, options, code):
@@ -213,7 +213,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_appears(path, tmp_path, chan
 def test_a_function_that_gives_no_class_is_told_by_the_record(path, tmp_path):
     with pytest.raises(rk.UsageError) as caught:
         relabel(path, tmp_path / "out", lambda batch: np.where(batch["x"] == 120, 3, 0))
-    assert (caught.value.code, caught.value.found) == ("U712", "3")
+    assert (caught.value.code, caught.value.found) == ("U628", "3")
     assert caught.value.location.path == rk.open(path)["train"].paths[2]
     assert (caught.value.location.record, caught.value.location.feature) == (20, "label")
 
@@ -276,7 +276,7 @@ def test_several_classes_a_record_are_mapped_one_by_one(tmp_path):
     assert other_shards(tmp_path / "in", made) == [0]
     with pytest.raises(rk.UsageError) as caught:
         relabel(tmp_path / "in", tmp_path / "set", "a", column="tags")
-    assert (caught.value.code, caught.value.location.feature) == ("U713", "tags")
+    assert (caught.value.code, caught.value.location.feature) == ("U629", "tags")
 
 
 def test_a_text_that_names_the_class_too_is_told_of(tmp_path):

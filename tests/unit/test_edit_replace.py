@@ -74,7 +74,7 @@ def test_files_of_others_are_never_lost(path, tmp_path, name):
     before = tree(path)
     with pytest.raises(rk.UsageError) as caught:
         delete(path)
-    assert caught.value.code == "U711"
+    assert caught.value.code == "U627"
     assert caught.value.location.path == str(path / (name if "." in name.split("/")[0] else "folder"))
     assert tree(path) == before
     assert os.listdir(tmp_path) == ["in"]

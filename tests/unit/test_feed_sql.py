@@ -195,7 +195,7 @@ def test_a_failed_query_leaves_nothing_behind_for_the_garbage_collector(put_file
     try:
         with suppress(rk.FrameError):  # which keeps no traceback, unlike pytest
             split.sql("select sum(n) from records")
-        assert not [one for one in gc.get_objects() if isinstance(one, Table)]
+        assert not [one for one in gc.get_objects() if type(one) is Table]
     finally:
         gc.enable()
 

@@ -419,7 +419,7 @@ def test_a_damaged_record_elsewhere_is_named(dataset: Any, place: type[Place]) -
     data = fsspec.filesystem("counted").cat_file(there.paths[1])
     put(there.paths[1], corrupt_payload(data, 4))
     with pytest.raises(rk.FrameError) as caught:
-        there[[3, 104]]
+        rk.open("counted://ds")["train"][[3, 104]]
     where = caught.value.location
     assert (caught.value.code, where.path, where.record) == ("F102", there.paths[1], 4)
 

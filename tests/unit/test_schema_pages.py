@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rekord import schema
+import rekord as rk
 from rekord.codes import CODES
 from rekord.errors import SchemaError
 
@@ -17,7 +17,7 @@ EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE
 def test_the_example_of_a_schema_error_is_what_is_said(code):
     found = EXAMPLE.search((PAGES / f"{code}.md").read_text(encoding="utf-8"))
     assert found, "no example"
-    names = {"rk": schema}
+    names = {"rk": rk}
     if "tf" in found[1]:
         names["tf"] = pytest.importorskip("tensorflow")
     with pytest.raises(SchemaError) as caught:

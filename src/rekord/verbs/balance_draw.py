@@ -136,7 +136,7 @@ def labelled(split: Split, by: str) -> Labelled:
     by_class = ByClass(split._shards, split._schema, by, split._ids)
     if by_class.is_several:
         raise error(
-            "U701",
+            "U637",
             f"a record may have several classes in `{by}`: copies of it would change all of them",
             location=Location(feature=by),
             expected="a column with one class a record",

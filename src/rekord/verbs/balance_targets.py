@@ -218,7 +218,7 @@ def _unknown(classes: Classes, strategy: object) -> RekordError:
 
 def _refused(classes: Classes, what: str, expected: str, found: str, do: str) -> RekordError:
     return error(
-        "U702",
+        "U638",
         f"`{classes.by}` of {classes.split} cannot be balanced so: {what}",
         location=Location(feature=classes.by),
         expected=expected,

@@ -165,7 +165,7 @@ def _check_listed(place: str) -> None:
 
 def _no_manifest(place: str) -> RekordError:
     return error(
-        "U710",
+        "U626",
         location=Location(path=place),
         expected="a folder with a rekord.json, which says what each shard holds",
         found="none",

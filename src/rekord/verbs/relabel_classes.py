@@ -61,7 +61,7 @@ class Classes:
         if self.kind == "layout":
             ids = "one of their ids"
         return error(
-            "U712",
+            "U628",
             f"`{self.column}` has no class {shown(value)}",
             location=Location(feature=self.column),
             expected=f"{named}, or {ids}" if named else ids,
@@ -248,4 +248,4 @@ def feature_after(feature: Feature, changed: Changed) -> Feature:
 
 def refused(what: str, expected: str, found: str, do: str, *, feature: str | None = None) -> RekordError:
     """The error for a change that makes no sense."""
-    return error("U713", what, location=Location(feature=feature), expected=expected, found=found, do=do)
+    return error("U629", what, location=Location(feature=feature), expected=expected, found=found, do=do)

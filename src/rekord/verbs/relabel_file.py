@@ -99,7 +99,7 @@ def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
 
 def _refused(path: str, line: int | None, expected: str, found: str, do: str | None = None) -> RekordError:
     return error(
-        "U714",
+        "U648",
         location=Location(path=path, line=line),
         expected=expected,
         found=found,

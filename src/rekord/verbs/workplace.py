@@ -213,7 +213,7 @@ def check_own(folder: str, manifest: Manifest, storage: Storage) -> None:
     ]
     if others:
         raise error(
-            "U711",
+            "U627",
             location=Location(path=others[0]),
             expected="nothing but what the manifest lists",
             found=f"{len(others):,} other {'file or folder' if len(others) == 1 else 'files or folders'}",
