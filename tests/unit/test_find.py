@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import rekord as rk
 from rekord.errors import DatasetError, UsageError
 from rekord.storage.find import find, is_record_name
 
@@ -328,3 +329,10 @@ def test_names_that_are_not_utf8_are_found(tmp_path: Path) -> None:
     name = os.fsdecode(b"\xff.tfrecord")
     (tmp_path / name).touch()
     assert find(tmp_path, never_asked) == [os.path.join(tmp_path, name)]
+
+
+@pytest.mark.parametrize("path", [None, 5, ["a.tfrecord", None]])
+def test_what_is_no_path_is_refused_as_wrong_usage(path):
+    with pytest.raises(rk.UsageError) as caught:
+        rk.open(path)
+    assert caught.value.code == "U605"

@@ -8,9 +8,11 @@ import shlex
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
+from typing import Any
 
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
+from rekord.schema.refuse import shown
 from rekord.storage.files import LOCAL, Entry, Stat, Storage
 from rekord.storage.remote import CHECK_ADDRESS, is_remote
 
@@ -63,7 +65,17 @@ def find(
     with `.` or `_` are passed over. Something that is there under the very name of a pattern wins over the
     pattern. A file that several paths reach is listed once; below one folder, by its own name, not a link's.
     """
-    places = [path] if isinstance(path, str | bytes | os.PathLike) else list(path)
+    single = isinstance(path, str | bytes | os.PathLike)
+    places: list[Any] = [path] if single or not isinstance(path, Iterable) else list(path)
+    wrong = [place for place in places if not isinstance(place, str | bytes | os.PathLike)]
+    if wrong:
+        raise error(
+            "U605",
+            f"a path cannot be {shown(wrong[0])}",
+            expected="the path of a file or folder, a pattern, or a list of them",
+            found=type(wrong[0]).__name__,
+            do="name a file, a folder or a pattern",
+        )
     if not places:
         do = "name a file, a folder or a pattern"
         raise error("X502", "no path was given", found="an empty list", do=do)
