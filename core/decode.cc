@@ -270,7 +270,8 @@ bool Decoder::find_entry(const std::byte*& at, const std::byte* end) {
   const uint32_t slot = plan_->lookup().find(as_text(key), plan_->slots());
   const std::byte* const feature = at;
   at = entry_end;
-  if (slot == Lookup::kNone) return !plan_->refuses(as_text(key)) && is_utf8(key);
+  // An empty key is no column's: only the general reader looks at what stands under it.
+  if (slot == Lookup::kNone) return key_bytes != 0 && !plan_->refuses(as_text(key)) && is_utf8(key);
   Lane& lane = lanes_[slot];
   if (!lane.wanted) return true;
   if (feature == entry_end) {

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example as hypothesis_example
 from hypothesis import given, settings
 
 import rekord as rk
@@ -265,6 +266,7 @@ def of_one_type(payload: bytes) -> bool:
 
 @settings(max_examples=400)
 @given(payload=examples())
+@hypothesis_example(payload=bytes.fromhex("0a0c0a0a0a0012068a8080800000"))  # an odd form under an empty key
 def test_an_example_that_check_is_silent_about_is_read_by_tensorflow_as_it_is(
     tf: ModuleType, put_records: Callable[..., Path], payload: bytes
 ) -> None:
