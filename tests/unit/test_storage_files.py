@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import pickle
 import threading
+import warnings
 from pathlib import Path
 
 import pytest
@@ -262,3 +264,17 @@ def test_a_write_error_says_what_fits_its_cause(number: int, do: str) -> None:
 
 def test_a_local_storage_goes_to_another_process() -> None:
     assert isinstance(pickle.loads(pickle.dumps(LOCAL)), LocalStorage)
+
+
+def test_a_file_that_is_left_behind_in_a_cycle_is_closed_without_a_warning(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
+    holder = {"file": LOCAL.open_read(str(tmp_path / "a"))}
+    holder["self"] = holder
+    del holder
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        gc.collect()
+    assert said == []
+    if before is not None:
+        assert set(os.listdir("/proc/self/fd")) <= before

@@ -180,7 +180,7 @@ class LocalStorage:
 
     def open_read(self, path: str) -> Readable:
         with _reading(path):
-            return _LocalReadable(path, io.FileIO(path, "r"))
+            return _LocalReadable(path)
 
     def create(self, path: str) -> Writable:
         with _writing(path):
@@ -279,9 +279,19 @@ def _entry(name: os.DirEntry[str]) -> Entry:
 
 
 class _LocalReadable:
-    def __init__(self, path: str, file: io.FileIO) -> None:
+    """Whoever is done with it closes it. Left behind, in an iteration that nobody goes on with, it closes itself."""
+
+    def __init__(self, path: str) -> None:
         self.path = path
-        self._file = file
+        self._descriptor = -1
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # The descriptor stays ours: in a cycle of garbage a file that owns one is ended first, with a warning.
+            self._file = io.FileIO(descriptor, "r", closefd=False)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
 
     @property
     def size_bytes(self) -> int:
@@ -300,9 +310,16 @@ class _LocalReadable:
             return self._file.seek(offset)
 
     def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor < 0:
+            return
         # What was read has been read: an error at closing says nothing about it.
         with suppress(OSError):
             self._file.close()
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
 
     def __enter__(self) -> Self:
         return self
