@@ -1,0 +1,161 @@
+"""Runs a page of the docs from top to bottom, as a reader would: its files, its Python, its commands.
+
+What a page may hold:
+
+- A block of `python` runs, in one namespace for the whole page. Where a block of `text` follows at once, that is what
+  it must print; an error that ends it is part of that, as rekord says it or as `Kind: message`.
+- A block of `python`, `text`, `csv`, … with `title="name"` is not run: it becomes a file of that name.
+- A block of `console` holds commands after `$ ` and what each prints. `rekord` runs in this process, others in a shell.
+- A comment `<!-- setup … -->` is Python that runs and that no reader sees.
+
+Times are not compared. A `…` stands for anything within a line, and on a line of its own for any lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rekord.cli.main import run
+from rekord.errors import RekordError
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+_PIECE = re.compile(
+    r"^<!-- setup\n(?P<setup>.*?)^-->$|^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+_TITLE = re.compile(r'title="([^"]+)"')
+# How long something took, as `1 ms`, `1.1 s` or `2 min 5 s`.
+_DURATION = re.compile(r"\b(?:less than )?(?:\d+ min )?\d+(?:\.\d+)? m?s\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of a page: what it is, where it stands, and what it must print, if the page says that."""
+
+    kind: str  # python, console, text, setup, …
+    title: str | None
+    body: str
+    line: int
+    prints: str | None = None
+
+
+def blocks(text: str) -> list[Block]:
+    """The blocks of a page in order; a `text` that says what Python prints belongs to that Python."""
+    found: list[Block] = []
+    end = -1
+    for piece in _PIECE.finditer(text):
+        line = text.count("\n", 0, piece.start()) + 2
+        if piece["setup"] is not None:
+            found.append(Block("setup", None, piece["setup"], line))
+            continue
+        kind = piece["info"].split(" ", 1)[0]
+        title = _TITLE.search(piece["info"])
+        before = found[-1] if found else None
+        follows_at_once = before is not None and not text[end : piece.start()].strip()
+        if kind == "text" and title is None and follows_at_once and before and before.kind == "python":
+            found[-1] = Block("python", before.title, before.body, before.line, piece["body"])
+        else:
+            found.append(Block(kind, title and title[1], piece["body"], line))
+        end = piece.end()
+    return found
+
+
+def run_page(path: Path) -> int:
+    """Run a page in the current folder, and give how many of its blocks ran or became files."""
+    space: dict[str, Any] = {"__name__": "page"}
+    done = 0
+    for block in blocks(path.read_text(encoding="utf-8")):
+        where = f"{path.name}, line {block.line}"
+        if block.title is not None:
+            _put(block)
+        elif block.kind in ("python", "setup"):
+            printed = _executed(block, path, space)
+            if block.prints is not None:
+                _compare(printed, block.prints, where)
+        elif block.kind == "console":
+            for command, shown in commands(block.body):
+                _compare(_typed(command), shown, f"{where}: {command}")
+        else:
+            continue
+        done += 1
+    return done
+
+
+def commands(transcript: str) -> Iterator[tuple[str, str]]:
+    """Each command of a transcript, with what it prints; a line that ends in a backslash goes on."""
+    pieces = re.split(r"^\$ ((?:.*\\\n)*.*)\n", transcript, flags=re.MULTILINE)
+    assert not pieces[0].strip(), "a transcript begins with a command"
+    return zip(pieces[1::2], pieces[2::2], strict=True)
+
+
+def _put(block: Block) -> None:
+    assert block.title is not None
+    target = Path(block.title)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(block.body, encoding="utf-8")
+
+
+def _executed(block: Block, page: Path, space: dict[str, Any]) -> str:
+    """What a block prints, and the error that ends it where the page shows one."""
+    told = io.StringIO()
+    # As many lines before it as there are on the page: a traceback names the line of the page.
+    code = compile("\n" * (block.line - 1) + block.body, str(page), "exec")
+    try:
+        with contextlib.redirect_stdout(told):
+            exec(code, space)
+    except Exception as failure:
+        if block.prints is None:
+            raise
+        said = failure.message if isinstance(failure, RekordError) else f"{type(failure).__name__}: {failure}"
+        told.write(f"{said}\n")
+    return told.getvalue()
+
+
+def _typed(command: str) -> tuple[str, ...]:
+    """What a command prints: the two streams as a terminal may show them, in both orders."""
+    program, *arguments = shlex.split(command.replace("\\\n", " "))
+    if program == "rekord" and not any(sign in arguments for sign in ("|", ">", "&&", ";")):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            run(arguments)
+        return out.getvalue() + err.getvalue(), err.getvalue() + out.getvalue()
+    # `python` and `rekord` are those of this environment.
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        timeout=300,
+    )
+    return (done.stdout,)
+
+
+def _compare(printed: str | tuple[str, ...], shown: str, where: str) -> None:
+    ways = [_plain(one) for one in ((printed,) if isinstance(printed, str) else printed)]
+    expected = _plain(shown)
+    if not any(re.fullmatch(_pattern(expected), f"{one}\n") for one in ways):
+        raise AssertionError(f"{where}\n--- the page says\n{expected}\n--- it printed\n{ways[0]}")
+
+
+def _pattern(expected: str) -> str:
+    lines = expected.splitlines() or [""]
+    return "".join(
+        "(?:.*\n)*?" if line.strip() == "…" else re.escape(line).replace("…", ".*") + "\n" for line in lines
+    )
+
+
+def _plain(text: str) -> str:
+    lines = [line.rstrip() for line in _DURATION.sub("TIME", text).strip().splitlines()]
+    return "\n".join(lines)
