@@ -45,7 +45,7 @@ def test_float_labels_that_are_whole_are_seen_in_the_file_alone(tmp_path: Path, 
     diagnosis = found.diagnoses[0]
     assert (diagnosis.feature, diagnosis.severity, diagnosis.records_affected) == ("label", "warning", 100)
     assert diagnosis.tensorflow_error is None
-    assert "int64_list" in diagnosis.do
+    assert diagnosis.do.startswith("rekord rewrite IN OUT --cast label=int64; or ")
     assert "float_list; every one of 100 values is whole, from 0 to 4" in diagnosis.evidence
 
 
@@ -79,6 +79,7 @@ def test_a_height_of_480_point_0_is_a_size_stored_as_a_float(tmp_path: Path) -> 
     diagnosis = of(rk.doctor(write(tmp_path / "a.tfrecord", rows)), "H815")
     assert (diagnosis.feature, diagnosis.records_affected) == ("image/height", 30)
     assert "480.0" in diagnosis.evidence[1]
+    assert diagnosis.do.startswith("rekord rewrite IN OUT --cast image/height=int64; or ")
 
 
 def test_ints_that_are_read_as_floats(tmp_path: Path) -> None:
@@ -165,6 +166,32 @@ def test_one_record_of_another_kind(tmp_path: Path, place: int) -> None:
         "error",
     )
     assert "the floats are all whole numbers" in diagnosis.evidence
+    assert diagnosis.do.startswith("rekord rewrite IN OUT --cast label=int64; and ")
+
+
+@pytest.mark.parametrize(
+    ("most", "odd", "dtype"),
+    [
+        ([1], [1.5], "float32"),
+        ([1.5], [2], "float32"),
+        ([7], [b"8"], "int64"),
+        ([7], [b"8.5"], None),
+        ([7], [b"cat"], None),
+        ([0.5], [b"8.5"], "float32"),
+        ([b"cat"], [8], None),
+    ],
+)
+def test_a_cast_is_named_for_kinds_that_it_can_join(
+    tmp_path: Path, most: list[Any], odd: list[Any], dtype: str | None
+) -> None:
+    path = write(tmp_path / "a.tfrecord", [{"x": odd if i == 3 else most} for i in range(30)])
+    do = of(rk.doctor(path), "H820").do
+    assert ("rekord rewrite" in do) == (dtype is not None)
+    if dtype is not None:
+        assert do.startswith(f"rekord rewrite IN OUT --cast x={dtype}; and ")
+        new = rk.rewrite(path, tmp_path / "new", cast={"x": dtype}, progress=False)
+        assert rk.doctor(tmp_path / "new").ok
+        assert len(new) == 30
 
 
 def test_one_shard_of_another_kind_is_named_and_the_others_agree(tmp_path: Path) -> None:
@@ -226,6 +253,9 @@ def test_a_key_under_almost_the_same_name(tmp_path: Path) -> None:
     found = rk.doctor(path, spec=spec_file(tmp_path, **{"image/encoded": "FixedLenFeature([], tf.string)"}))
     diagnosis = of(found, "H823")
     assert diagnosis.likely == "`image_encoded` is meant"
+    assert diagnosis.do == (
+        'read "image_encoded" instead; or rekord rewrite IN OUT --rename image_encoded=image/encoded'
+    )
     assert "is required but could not be found" in (diagnosis.tensorflow_error or "")
     assert found.spec is not None
     assert '"image_encoded": tf.io.FixedLenFeature([], tf.string)' in found.spec

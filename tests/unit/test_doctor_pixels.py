@@ -48,6 +48,12 @@ def sized(data: Any, **more: Any) -> Row:
     return {"image": data, "height": [SIDE], "width": [SIDE], **more}
 
 
+def test_raw_masks_that_were_floats_are_not_scaled(tmp_path: Path) -> None:
+    rows = [sized([(noise(i) % 2).astype("float32").tobytes()], channels=[3]) for i in range(12)]
+    diagnosis = of(rk.doctor(write(tmp_path / "a.tfrecord", rows)), "H825")
+    assert diagnosis.do == 'array.astype("uint8").tobytes() when writing; or tf.io.decode_raw(x, tf.float32)'
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(("dtype", "item"), [("float32", 4), ("float64", 8)])
 @pytest.mark.parametrize("said", [{"channels": [3]}, {}])

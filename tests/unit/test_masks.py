@@ -411,3 +411,28 @@ def test_the_examples_on_the_pages_are_what_is_said(tmp_path: Path, monkeypatch:
     with pytest.raises(EncodeError) as caught:
         same_size(image, mask, name="mask")
     assert caught.value.message in (PAGES / "E336.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("array", "found", "do"),
+    [
+        (np.ones((2, 3)), "array of float64, shape (2, 3), every value whole", 'mask.astype("uint8")'),
+        (
+            SOME.astype(np.float32) / 255,
+            "array of float32, shape (2, 3), from 0 to 1: whole numbers divided by 255",
+            'np.rint(mask * 255).astype("uint8")',
+        ),
+        (np.full((2, 3), 1 / 3 - 0.001), "array of float64, shape (2, 3)", "give one class id a pixel"),
+        (np.full((2, 3), np.nan), "array of float64, shape (2, 3)", "give one class id a pixel"),
+        (
+            np.zeros((2, 3, 21)),
+            "array of float64, shape (2, 3, 21), a number for each class",
+            "mask.argmax(axis=-1)",
+        ),
+    ],
+)
+def test_floats_are_no_class_ids_and_the_way_to_ids_is_said(array: Any, found: str, do: str) -> None:
+    with pytest.raises(EncodeError) as caught:
+        looked(array)
+    assert (caught.value.code, caught.value.location.feature) == ("E323", "mask")
+    assert (caught.value.found, caught.value.do) == (found, do)

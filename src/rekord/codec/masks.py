@@ -346,6 +346,23 @@ def _uncoloured(facts: _core.PictureFacts, colours: Colours | None, path: str | 
 # Arrays.
 
 
+def _no_ids(array: Array, ids: Ids) -> tuple[str, str]:
+    """What an array is that holds no class ids, and how ids are made of it, where its values show that."""
+    what, dtype = shown_shape(array), "uint16" if ids.wide else "uint8"
+    if array.ndim == 3 and array.shape[2] == ids.classes:
+        return f"{what}, a number for each class", "mask.argmax(axis=-1)"
+    if array.ndim == 2 and array.dtype.kind == "f" and array.size and np.isfinite(array).all():
+        if (array == np.rint(array)).all():
+            return f"{what}, every value whole", f'mask.astype("{dtype}")'
+        scaled = array.astype(np.float64) * 255
+        if array.min() >= 0 and array.max() <= 1 and np.abs(scaled - np.rint(scaled)).max() < 1e-3:
+            return (
+                f"{what}, from 0 to 1: whole numbers divided by 255",
+                'np.rint(mask * 255).astype("uint8")',
+            )
+    return what, "give one class id a pixel"
+
+
 def _of_array(array: Array, ids: Ids, colours: Colours | None) -> Picture:
     if colours is not None and array.ndim == 3 and array.shape[2] in (3, 4) and array.dtype == np.uint8:
         if 0 in array.shape:
@@ -354,7 +371,7 @@ def _of_array(array: Array, ids: Ids, colours: Colours | None) -> Picture:
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "biu":
-        raise no_mask("a 2-D array of whole numbers", shown_shape(array), "give one class id a pixel")
+        raise no_mask("a 2-D array of whole numbers", *_no_ids(array, ids))
     known = (array >= 0) & (array < ids.classes)
     if ids.ignore is not None:
         known |= array == ids.ignore

@@ -160,7 +160,9 @@ def _remarks(
             remarks.append(f"`{name}` lies in {_files(a.files)} in A and in {_files(b.files)} in B")
         if a.compression != b.compression:
             remarks.append(f"`{name}` has compression {a.compression} in A and {b.compression} in B")
-        if records.same and seen[0].order[number] != seen[1].order[number]:
+        # Behind damage the numbers of records are no places that could be compared.
+        whole = not any(side.findings or side.unreadable for side in seen)
+        if records.same and whole and seen[0].order[number] != seen[1].order[number]:
             remarks.append(f"the records of `{name}` are in another order")
     for letter, repeated in zip("AB", records.repeated_keys, strict=True):
         if repeated:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rekord.health.ailments.case import Case
 from rekord.health.ailments.profile import KeyProfile, Stored, Tally
 from rekord.health.ailments.raw_shapes import CHANNELS, HEIGHTS, WIDTHS
-from rekord.health.ailments.words import count, joined, named, number, some
+from rekord.health.ailments.words import count, joined, named, number, rewriting, some
 from rekord.health.diagnosis import Diagnosis
 
 LISTS = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
@@ -75,7 +75,9 @@ def mixed(case: Case, profile: KeyProfile, tensorflow_error: str | None = None) 
     tally = odd[0].tally if len(odd) == 1 else _joined([stored.tally for stored in odd])
     whole = odd[0].all_whole and main.kind == "int64"
     numeric = odd[0].kind == "bytes" and odd[0].numeric and main.kind != "bytes"
-    how = "int(value)" if main.kind == "int64" else "float(value)" if main.kind == "float" else "bytes"
+    kind, castable = _one_kind(main, odd)
+    how = {"int64": "int(value)", "float": "float(value)", "bytes": "bytes"}[kind]
+    cast = rewriting("cast", profile.key, "int64" if kind == "int64" else "float32")
     by_file = len(case.files) > 1 and tally.files < len(case.files)
     return case.diagnosis(
         "H820",
@@ -94,9 +96,23 @@ def mixed(case: Case, profile: KeyProfile, tensorflow_error: str | None = None) 
         likely="these files came from another pipeline than the others"
         if by_file
         else "the writer took the kind from each value instead of from a schema",
-        do=f"write {named(profile.key)} as {LISTS[main.kind]} in every record: {how}",
+        do=(f"{cast}; and " if castable else "")
+        + f"write {named(profile.key)} as {LISTS[kind]} in every record: {how}",
         tensorflow_error=tensorflow_error,
     )
+
+
+def _one_kind(main: Stored, odd: list[Stored]) -> tuple[str, bool]:
+    """The kind that a key should have in every record, and whether a cast gets there without loss."""
+    if len(odd) > 1:
+        return main.kind, False
+    other = odd[0]
+    if {main.kind, other.kind} == {"int64", "float"}:
+        floats = main if main.kind == "float" else other
+        return ("int64" if main.kind == "int64" and floats.all_whole else "float"), True
+    if main.kind == "int64":
+        return main.kind, bool(other.texts) and all(text.lstrip("+-").isdigit() for text in other.texts or ())
+    return main.kind, main.kind == "float" and other.numeric
 
 
 def float_labels(case: Case, key: str, stored: Stored, tensorflow_error: str | None = None) -> Diagnosis:
@@ -113,7 +129,7 @@ def float_labels(case: Case, key: str, stored: Stored, tensorflow_error: str | N
         ],
         ruled_out=["no sign of a regression target: no value has a fraction"] if means_label(key) else [],
         likely="the column was float when it was written, as pandas makes of ints beside missing values",
-        do=f"write {named(key)} with int64_list: int(value); or read tf.float32 and cast with tf.cast(x, tf.int64)",
+        do=f"{rewriting('cast', key, 'int64')}; or read tf.float32 and cast with tf.cast(x, tf.int64)",
         tensorflow_error=tensorflow_error,
     )
 
@@ -128,7 +144,7 @@ def float_dims(case: Case, key: str, stored: Stored, tensorflow_error: str | Non
         feature=key,
         evidence=[f"float_list; values such as {stored.low:.1f}, all whole"],
         likely="height and width went through a float, as after a division or in a data frame",
-        do=f"write {named(key)} with int64_list: int(value); or read tf.float32 and cast with tf.cast(x, tf.int64)",
+        do=f"{rewriting('cast', key, 'int64')}; or read tf.float32 and cast with tf.cast(x, tf.int64)",
         tensorflow_error=tensorflow_error,
     )
 

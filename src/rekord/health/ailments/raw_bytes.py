@@ -218,7 +218,9 @@ def _beside(case: Case, key: str, stored: Stored, sized: Sized) -> Iterator[Diag
 
 def _to_uint8(sample: bytes, dtype: str) -> str:
     values = np.frombuffer(sample[: len(sample) // 8 * 8], np.dtype(dtype).newbyteorder("<"))
-    if values.dtype.kind == "f" and len(values) and values.min() >= 0 and values.max() <= 1:
+    floats = values.dtype.kind == "f" and len(values) > 0
+    # What is whole was never divided by 255: class ids, for one.
+    if floats and values.min() >= 0 and values.max() <= 1 and bool((values % 1 != 0).any()):
         return '(array * 255).round().astype("uint8").tobytes()'  # a bare cast would leave zeros
     return 'array.astype("uint8").tobytes()'
 

@@ -9,7 +9,7 @@ from rekord.health.ailments import kinds, raw_bytes
 from rekord.health.ailments.case import Case
 from rekord.health.ailments.profile import KeyProfile, Stored
 from rekord.health.ailments.spec_look import SpecLook, Verdict
-from rekord.health.ailments.words import count, named, written
+from rekord.health.ailments.words import count, named, rewriting, written
 from rekord.health.diagnosis import Diagnosis, Parsed
 from rekord.schema.refuse import near_miss
 from rekord.schema.spec import (
@@ -146,7 +146,7 @@ def _missing(case: Case, verdict: Verdict, profile: KeyProfile | None) -> Diagno
         ],
         ruled_out=["not damage: the records without it are intact"],
         likely=f"{named(meant)} is meant" if meant else None,
-        do=f"read {written(meant)} instead"
+        do=f"read {written(meant)} instead; or {rewriting('rename', meant, name)}"
         if meant
         else _mend(case, verdict, f"write {named(name)} into every record"),
         tensorflow_error=verdict.error,
@@ -214,7 +214,7 @@ def _wrong_count(case: Case, verdict: Verdict, feature: FixedLen, stored: Stored
         + ("is" if expected == 1 else "are")
         + " read",
         feature=key,
-        evidence=["most often " + ", ".join(f"{size:,} ({n:,} records)" for size, n in common)]
+        evidence=["most often " + ", ".join(f"{size:,} ({count(n, 'record')})" for size, n in common)]
         if common
         else [],
         ruled_out=[_right_kind(feature), "not damage: the lists are whole, of different lengths"],

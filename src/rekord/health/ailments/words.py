@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 
 _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
@@ -38,6 +39,11 @@ def named(key: str) -> str:
 def written(key: str) -> str:
     """A key as Python text, and cut."""
     return f'"{named(key)[1:-1]}"'
+
+
+def rewriting(option: str, key: str, to: str) -> str:
+    """The command that makes a mended copy, as a shell takes it: `rekord rewrite IN OUT --cast label=int64`."""
+    return f"rekord rewrite IN OUT --{option} {shlex.quote(f'{named(key)[1:-1]}={to}')}"
 
 
 def some(values: Iterable[object], most: int = 4) -> str:
