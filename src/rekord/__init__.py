@@ -51,6 +51,7 @@ if _TYPE_CHECKING:
     from rekord.health.doctor import doctor
     from rekord.health.salvage import salvage
     from rekord.health.stats.run import stats
+    from rekord.training.run import train
     from rekord.verbs.append import append
     from rekord.verbs.balance import balance
     from rekord.verbs.delete import delete
@@ -121,6 +122,7 @@ __all__ = [
     "salvage",
     "sources",
     "stats",
+    "train",
     "transforms",
     "write",
 ]
@@ -142,6 +144,7 @@ _VERBS = {
     "rewrite": "rekord.verbs.rewrite",
     "salvage": "rekord.health.salvage",
     "stats": "rekord.health.stats.run",
+    "train": "rekord.training.run",
 }
 
 

@@ -1,0 +1,221 @@
+"""The training loop: steps, epochs, validation, and a checkpoint from which each of them can be gone on with."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rekord.dataset.batches import Batches
+from rekord.dataset.split import Split
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.training import scores
+from rekord.training.encoder import Encoder, Step
+from rekord.training.learner import Learner
+from rekord.training.result import Epoch
+from rekord.training.stopping import Stopping
+from rekord.training.totals import MOST_MATRIX_CLASSES, Totals
+from rekord.training.watch import Watch
+
+Matrix: TypeAlias = "npt.NDArray[np.int64]"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the splits are read."""
+
+    train: Split
+    val: Split | None
+    batch_size: int
+    seed: int
+    threads: int | None
+
+
+@dataclass
+class Progress:
+    """How far a run is. What stands here is all that a checkpoint holds beside the model's numbers."""
+
+    plan: dict[str, Any]  # what must be the same when the run is gone on with
+    epoch: int = 0  # the one that runs, from 0 on
+    reader: dict[str, Any] | None = None  # where in the epoch; None at its beginning
+    totals: Totals | None = None  # of the epoch so far
+    done: tuple[Epoch, ...] = ()
+    confusion: Matrix | None = None  # of the last epoch
+    chance: float | None = None
+    compile_seconds: float = 0.0
+    first_batch_seconds: float = 0.0
+
+
+class Loop:
+    """Runs epochs of a learner from where `progress` is."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        encoder: Encoder,
+        reading: Reading,
+        progress: Progress,
+        *,
+        save: Callable[[Progress], str],
+        checkpoint_steps: int,
+        watch: Watch,
+    ) -> None:
+        self._learner = learner
+        self._encoder = encoder
+        self._reading = reading
+        self.progress = progress
+        self._save = save
+        self._checkpoint_steps = checkpoint_steps
+        self._watch = watch
+        self._whole = True  # no step is half done
+        self._warm = False  # the model's program has been built
+
+    def run(self, epochs: int) -> None:
+        """Train up to this number of epochs. Whatever ends it early leaves a checkpoint of the last whole step."""
+        with Stopping() as stopping:
+            try:
+                while self.progress.epoch < epochs:
+                    self._train(stopping)
+                    self._finish_epoch(stopping)
+                    self._checkpoint()
+            except BaseException as failure:
+                is_broken = isinstance(failure, RekordError) and failure.code == "X576"
+                if self._whole and self.progress.totals is not None and not is_broken:
+                    self._checkpoint()
+                raise
+
+    def look_at(self, split: Split) -> None:
+        """Fill the confusion matrix from a split, where nothing was held out."""
+        if self.progress.confusion is None:
+            with Stopping() as stopping:
+                self.progress.confusion = self._validated(split, stopping)[1]
+
+    def _train(self, stopping: Stopping) -> None:
+        progress = self.progress
+        totals = progress.totals = progress.totals or Totals(self._encoder.task)
+        batches = self._batches(self._reading.train, epoch=progress.epoch, shuffle=True)
+        if progress.reader is not None:
+            batches.load_state_dict(progress.reader)
+        with closing(batches):
+            while True:
+                began = time.perf_counter()
+                batch = next(batches, None)
+                arrived = time.perf_counter()
+                if batch is None:
+                    return
+                step: Step = batch["step"]  # type: ignore[assignment]
+                self._whole = False
+                loss = self._learner.train(step, totals)
+                ended = time.perf_counter()
+                self._check_loss(loss, totals)
+                self._count(totals, arrived - began, ended - arrived)
+                progress.reader = batches.state_dict()
+                self._whole = True
+                self._watch.step(progress.epoch + 1, totals.steps, totals.mean_loss, totals.score)
+                if self._checkpoint_steps and totals.steps % self._checkpoint_steps == 0:
+                    self._checkpoint()
+                stopping.check()
+
+    def _count(self, totals: Totals, waited_seconds: float, trained_seconds: float) -> None:
+        totals.steps += 1
+        if not self._warm:
+            # The first step builds the model's program, and the first batch opens files and starts threads.
+            self._warm = True
+            self.progress.first_batch_seconds = self.progress.first_batch_seconds or waited_seconds
+            self.progress.compile_seconds = self.progress.compile_seconds or trained_seconds
+            return
+        totals.seconds += waited_seconds + trained_seconds
+        totals.waited_seconds += waited_seconds
+
+    def _check_loss(self, loss: float, totals: Totals) -> None:
+        if math.isfinite(loss):
+            return
+        raise error(
+            "X576",
+            location=Location(path=self._reading.train.paths[0] if self._reading.train.paths else None),
+            expected="a finite loss",
+            found=f"{loss} in epoch {self.progress.epoch + 1}, step {totals.steps + 1}",
+            likely="numbers in the records that are not finite or very large, or steps that are too long",
+            do="rekord stats PATH, to see the numbers; or a tenth of the --learning-rate",
+        )
+
+    def _finish_epoch(self, stopping: Stopping) -> None:
+        progress, totals = self.progress, self.progress.totals
+        assert totals is not None
+        held_out = None if self._reading.val is None else self._validated(self._reading.val, stopping)
+        progress.chance = (totals if held_out is None else held_out[0]).chance
+        progress.confusion = None if held_out is None else held_out[1]
+        epoch = Epoch(
+            number=progress.epoch + 1,
+            loss=totals.mean_loss,
+            score=totals.score,
+            val_loss=None if held_out is None else held_out[0].mean_loss,
+            val_score=None if held_out is None else held_out[0].score,
+            steps=totals.steps,
+            records=totals.rows,
+            seconds=totals.seconds,
+            waited_seconds=totals.waited_seconds,
+        )
+        progress.done += (epoch,)
+        progress.epoch += 1
+        progress.reader = progress.totals = None
+        self._watch.epoch(epoch)
+
+    def _validated(self, split: Split, stopping: Stopping) -> tuple[Totals, Matrix | None]:
+        task = self._encoder.task
+        totals = Totals(task)
+        classes = len(task.classes)
+        matrix = np.zeros((classes, classes), np.int64) if 0 < classes <= MOST_MATRIX_CLASSES else None
+        batches = self._batches(split, epoch=0, shuffle=False)
+        self._watch.validating(self.progress.epoch + 1, len(batches))
+        with closing(batches):
+            for batch in batches:
+                step: Step = batch["step"]  # type: ignore[assignment]
+                said = self._learner.said(step)
+                totals.steps += 1
+                totals.rows += step.rows
+                if task.kind == "regression":
+                    self._add_errors(totals, step, said)
+                else:
+                    loss, weight = scores.cross_entropy(said, step.y, ignore=task.ignore)
+                    totals.loss += loss
+                    totals.weight += weight
+                    told = said.argmax(-1)
+                    totals.by_class += scores.tallied(step.y, told, classes, ignore=task.ignore)
+                    if matrix is not None:
+                        matrix += scores.counted(step.y, told, classes, ignore=task.ignore)
+                self._watch.validated(totals.steps)
+                stopping.check()
+        return totals, matrix
+
+    def _add_errors(self, totals: Totals, step: Step, said: npt.NDArray[Any]) -> None:
+        off = np.abs(said.reshape(-1).astype(np.float64) - step.y)
+        totals.error += float(off.sum())
+        totals.blind_error += float(np.abs(step.y.astype(np.float64) - self._encoder.target_mean).sum())
+        totals.loss += float(((off / self._encoder.target_std) ** 2).sum())
+        totals.weight += step.rows
+
+    def _batches(self, split: Split, *, epoch: int, shuffle: bool) -> Batches:
+        reading = self._reading
+        return split.batches(
+            reading.batch_size,
+            shuffle=shuffle,
+            seed=reading.seed,
+            epoch=epoch,
+            threads=reading.threads,
+            map=lambda batch: {"step": self._encoder(batch)},
+            **self._encoder.reading(),
+        )
+
+    def _checkpoint(self) -> None:
+        path = self._save(self.progress)
+        steps = 0 if self.progress.totals is None else self.progress.totals.steps
+        self._watch.saved(path, self.progress.epoch + 1, steps)
+

@@ -1,0 +1,341 @@
+"""`rk.train`: a small baseline model for a dataset, from its schema to a report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from rekord.dataset.batches import checked_count
+from rekord.dataset.dataset import Dataset, open
+from rekord.dataset.order import checked_seed
+from rekord.dataset.split import Split
+from rekord.engines.journal import Lock
+from rekord.errors import error
+from rekord.location import Location
+from rekord.storage.files import LOCAL
+from rekord.storage.publish import publish
+from rekord.training import checkpoint
+from rekord.training.advice import advise, facts
+from rekord.training.backend import load_keras
+from rekord.training.choose import choose
+from rekord.training.encoder import Encoder
+from rekord.training.learner import Learner
+from rekord.training.learning import learn
+from rekord.training.loop import Loop, Progress, Reading
+from rekord.training.place import Place, prepared, usual_folder
+from rekord.training.report import page
+from rekord.training.result import Epoch, Trained
+from rekord.training.task import Task
+from rekord.training.totals import Totals
+from rekord.training.watch import Watch
+from rekord.training.weights import class_weights_of
+
+_VALIDATION = ("val", "validation", "valid", "dev", "eval", "test")
+
+
+def train(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    epochs: int = 5,
+    batch_size: int = 32,
+    label: str | None = None,
+    columns: Sequence[str] | None = None,
+    split: str | None = None,
+    validation: str | None = None,
+    balance: bool = False,
+    class_weights: bool = False,
+    backend: str | None = None,
+    image_size: tuple[int, int] | None = None,
+    seed: int = 0,
+    learning_rate: float = 1e-3,
+    checkpoint_steps: int = 500,
+    threads: int | None = None,
+    limit: int | None = None,
+    resume: bool = False,
+    fresh: bool = False,
+    watch: Watch | None = None,
+) -> Trained:
+    """Train a small model on a dataset, as proof that it trains, and a baseline for the real one.
+
+    The schema says which: image and label → a small CNN, image and mask → a small encoder–decoder, numbers and label
+    → an MLP, text or tokens and label → embedding and pooling. `label` names the target and `columns` the inputs
+    where the schema leaves a choice. It runs on Keras 3 with TensorFlow, torch or JAX as `backend`.
+
+    `out` becomes a folder with the model, its metrics, a report in HTML and a checkpoint that holds the reader's
+    position too: after Ctrl-C or a crash, `resume=True` goes on at the next record and ends with the same metrics.
+    `balance` draws as many records of each class (of masks, it weighs the classes by their pixels);
+    `class_weights` weighs them in the loss instead.
+    """
+    asked = _checked(
+        _Asked(
+            epochs, batch_size, label, columns, balance, class_weights, image_size, seed, learning_rate, limit
+        )
+    )
+    path, folder = os.fspath(path), usual_folder(os.fspath(path)) if out is None else os.fspath(out)
+    watch = watch or Watch()
+    keras = load_keras(backend)
+    splits = _splits(open(path), split, validation, limit)
+    LOCAL.make_folder(os.path.dirname(os.path.abspath(folder)))
+    with Lock(folder):
+        place = prepared(folder, resume=resume, fresh=fresh)
+        return _Run(path, place, asked, splits, keras, watch).run(
+            resume=resume, checkpoint_steps=checkpoint_steps, threads=threads
+        )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    epochs: int
+    batch_size: int
+    label: str | None
+    columns: Sequence[str] | None
+    balance: bool
+    class_weights: bool
+    image_size: tuple[int, int] | None
+    seed: int
+    learning_rate: float
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class _Splits:
+    train: Split
+    val: Split | None
+
+
+class _Run:
+    def __init__(
+        self, path: str, place: Place, asked: _Asked, splits: _Splits, keras: Any, watch: Watch
+    ) -> None:
+        self._path = path
+        self._place = place
+        self._asked = asked
+        self._splits = splits
+        self._keras = keras
+        self._watch = watch
+
+    def run(self, *, resume: bool, checkpoint_steps: int, threads: int | None) -> Trained:
+        asked, splits = self._asked, self._splits
+        task = choose(splits.train, label=asked.label, columns=asked.columns)
+        self._watch.chosen(task)
+        plan = self._plan(task)
+        state = checkpoint.read_state(self._place.checkpoint) if resume else None
+        if state is None:
+            encoder = learn(splits.train, task, image_size=asked.image_size)
+            progress = Progress(plan)
+        else:
+            encoder, progress = self._restored(state, plan, task)
+        weighs = asked.class_weights or (asked.balance and task.kind == "segmentation")
+        learner = Learner(
+            self._keras,
+            encoder,
+            seed=asked.seed,
+            learning_rate=asked.learning_rate,
+            weights=self._weights(encoder) if weighs else None,
+        )
+        if state is not None:
+            checkpoint.restore(self._place.checkpoint, learner.variables)
+        drawn = splits.train
+        if asked.balance and not weighs:
+            drawn = drawn.balanced(by=task.target, target="present")
+        reading = Reading(drawn, splits.val, asked.batch_size, asked.seed, threads)
+        steps = -(-len(drawn) // asked.batch_size)
+        self._watch.begun(task, self._keras.backend.backend(), learner.parameters, asked.epochs, steps)
+        if state is not None:
+            self._watch.resumed(progress.epoch + 1, progress.totals.steps if progress.totals else 0)
+
+        def save(progress: Progress) -> str:
+            checkpoint.save(self._place.checkpoint, _told(progress, encoder), learner.variables)
+            return self._place.checkpoint
+
+        loop = Loop(
+            learner,
+            encoder,
+            reading,
+            progress,
+            save=save,
+            checkpoint_steps=checkpoint_steps,
+            watch=self._watch,
+        )
+        loop.run(asked.epochs)
+        if splits.val is None:
+            loop.look_at(splits.train)
+        return self._finished(learner, encoder, progress, threads)
+
+    def _plan(self, task: Task) -> dict[str, Any]:
+        """What must be the same for a run to be gone on with. There may be more epochs."""
+        asked, val = self._asked, self._splits.val
+        told = {
+            "dataset": self._splits.train.digest(),
+            "split": self._splits.train.name,
+            "validation": None if val is None else val.name,
+            "task": task.to_dict(),
+            **{name: value for name, value in asdict(asked).items() if name not in ("epochs", "label", "columns")},
+            "backend": self._keras.backend.backend(),
+        }
+        # As it comes back from a checkpoint: tuples are lists there.
+        return dict(msgspec.json.decode(msgspec.json.encode(told)))
+
+    def _restored(
+        self, state: dict[str, Any], plan: dict[str, Any], task: Task
+    ) -> tuple[Encoder, Progress]:
+        path = self._place.checkpoint
+        told = state.get("plan")
+        for name, value in plan.items():
+            was = told.get(name) if isinstance(told, dict) else None
+            if was != value:
+                raise error(
+                    "U609",
+                    f"the run was begun with another {name.replace('_', ' ')}",
+                    location=Location(path=path),
+                    expected=str(was)[:60],
+                    found=str(value)[:60],
+                    do="give the same options as then; or --fresh, to start over",
+                )
+        try:
+            return Encoder.from_dict(state["encoder"], task), _progress(state, task)
+        except (KeyError, TypeError, ValueError) as failure:
+            raise error(
+                "X575",
+                location=Location(path=path),
+                expected="the state of a run",
+                found=repr(failure)[:60],
+                do="rekord train PATH OUT --fresh      (starts over)",
+            ) from failure
+
+    def _weights(self, encoder: Encoder) -> Any:
+        asked = self._asked
+        return class_weights_of(self._splits.train, encoder, seed=asked.seed, batch_size=asked.batch_size)
+
+    def _finished(
+        self, learner: Learner, encoder: Encoder, progress: Progress, threads: int | None
+    ) -> Trained:
+        asked, splits, place = self._asked, self._splits, self._place
+        known = facts(splits.train, encoder.task, encoder.image_size)
+        trained = Trained(
+            dataset=self._path,
+            out=place.folder,
+            task=encoder.task,
+            backend=self._keras.backend.backend(),
+            parameters=learner.parameters,
+            batch_size=asked.batch_size,
+            train_split=splits.train.name,
+            val_split=None if splits.val is None else splits.val.name,
+            train_records=len(splits.train),
+            val_records=0 if splits.val is None else len(splits.val),
+            epochs=progress.done,
+            confusion=progress.confusion,
+            chance=progress.chance,
+            compile_seconds=progress.compile_seconds,
+            first_batch_seconds=progress.first_batch_seconds,
+            advice=advise(
+                known, path=self._path, epochs=progress.done, batch_size=asked.batch_size, threads=threads
+            ),
+        )
+        _save_model(learner, place)
+        _put(place.inputs, msgspec.json.format(msgspec.json.encode(encoder.to_dict()), indent=2))
+        _put(place.metrics, msgspec.json.format(msgspec.json.encode(trained.to_dict()), indent=2))
+        _put(place.report, page(trained).encode())
+        return trained
+
+
+def _checked(asked: _Asked) -> _Asked:
+    checked_count("epochs", asked.epochs, least=1)
+    checked_count("batch_size", asked.batch_size, least=1)
+    checked_seed("seed", asked.seed)
+    if asked.limit is not None:
+        checked_count("limit", asked.limit, least=1)
+    if not 0 < asked.learning_rate < float("inf"):
+        raise error(
+            "U605",
+            f"`learning_rate` cannot be {asked.learning_rate!r}",
+            expected="a number above 0",
+            found=repr(asked.learning_rate)[:60],
+            do="learning_rate=0.001",
+        )
+    if asked.balance and asked.class_weights:
+        raise error(
+            "U605",
+            "`balance` and `class_weights` would both make rare classes count more",
+            expected="one of them",
+            found="both",
+            do="balance=True, to draw records of all classes alike",
+        )
+    return asked
+
+
+def _splits(dataset: Dataset, train: str | None, val: str | None, limit: int | None) -> _Splits:
+    """The split to train on, and the one that is held out, if there is one."""
+    names = list(dataset.splits)
+    usual = [name for name in names if name not in _VALIDATION] or names
+    chosen = train or ("train" if "train" in names else usual[0])
+    held_out = val or next((name for name in _VALIDATION if name in names and name != chosen), None)
+    if held_out == chosen:
+        raise error(
+            "U605",
+            "the validation split is the one that is trained on",
+            expected="another split",
+            found=repr(held_out)[:60],
+            do="leave the validation split out, or name another one",
+        )
+    first = dataset[chosen]
+    second = None if held_out is None else dataset[held_out]
+    if limit is not None:
+        first, second = first.take(limit), second if second is None else second.take(limit)
+    return _Splits(first, second)
+
+
+def _told(progress: Progress, encoder: Encoder) -> dict[str, Any]:
+    """What a checkpoint keeps of a run."""
+    return {
+        "rekord": 1,
+        "plan": progress.plan,
+        "encoder": encoder.to_dict(),
+        "epoch": progress.epoch,
+        "reader": progress.reader,
+        "totals": None if progress.totals is None else progress.totals.to_dict(),
+        "done": [asdict(epoch) for epoch in progress.done],
+        "confusion": None if progress.confusion is None else progress.confusion.tolist(),
+        "chance": progress.chance,
+        "compile_seconds": progress.compile_seconds,
+        "first_batch_seconds": progress.first_batch_seconds,
+    }
+
+
+def _progress(state: dict[str, Any], task: Task) -> Progress:
+    """The run as a checkpoint tells of it."""
+    totals, confusion = state["totals"], state["confusion"]
+    return Progress(
+        plan=state["plan"],
+        epoch=int(state["epoch"]),
+        reader=state["reader"],
+        totals=None if totals is None else Totals.from_dict(totals, task),
+        done=tuple([Epoch(**epoch) for epoch in state["done"]]),
+        confusion=None if confusion is None else np.array(confusion, np.int64),
+        chance=state["chance"],
+        compile_seconds=float(state["compile_seconds"]),
+        first_batch_seconds=float(state["first_batch_seconds"]),
+    )
+
+
+def _save_model(learner: Learner, place: Place) -> None:
+    # Keras insists on the ending; nothing is at the model's place until it is whole.
+    staged = os.path.join(place.folder, ".rekord-staged-model.keras")
+    try:
+        learner.save(staged)
+        LOCAL.rename(staged, place.model)
+    finally:
+        with suppress(OSError):
+            os.unlink(staged)
+
+
+def _put(path: str, data: bytes) -> None:
+    with publish(path) as staged:
+        staged.write(data)
