@@ -19,6 +19,7 @@ from rekord.dataset.writer import Writer
 from rekord.errors import DataError, FormatError, RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Int64, Schema, Text
+from rekord.training.learner import numpy_of
 
 Array: TypeAlias = "npt.NDArray[Any]"
 
@@ -32,7 +33,7 @@ def save(path: str, state: dict[str, Any], variables: Sequence[Any]) -> None:
         told = msgspec.json.encode(state)
         writer.write({"name": _STATE, "dtype": "json", "shape": [len(told)], "data": told})
         for variable in variables:
-            array = _numpy(variable)
+            array = numpy_of(variable)
             writer.write(
                 {
                     "name": variable.path,
@@ -79,12 +80,6 @@ def restore(path: str, variables: Sequence[Any]) -> None:
         variable.assign(value)
 
 
-def _numpy(variable: Any) -> Array:
-    value = variable.value
-    value = value.detach().cpu() if hasattr(value, "detach") else value
-    return np.asarray(value)
-
-
 def _size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
     if dtype not in ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64", "uint8", "bool"):
         return -1
@@ -99,7 +94,9 @@ def _rows(path: str) -> Iterator[dict[str, Any]]:
         for payload in records(path):
             yield decode(payload, _SCHEMA)
     except (FormatError, DataError) as failure:
-        raise _damaged(path, "a checkpoint of `rekord train`", f"{failure.code}: {failure.what}"[:60]) from failure
+        raise _damaged(
+            path, "a checkpoint of `rekord train`", f"{failure.code}: {failure.what}"[:60]
+        ) from failure
 
 
 def _damaged(path: str, expected: str, found: str) -> RekordError:

@@ -57,9 +57,6 @@ _FILES = frozenset(
         "md5",
         "hash",
         "key",
-        "origin",
-        "url",
-        "uri",
     ]
 )
 _DESCRIBES = frozenset(
@@ -131,7 +128,7 @@ def describes(schema: Schema, column: str, target: str) -> str | None:
     is_string = isinstance(feature, (Text, Bytes)) and not isinstance(schema[target], Mask)
     if is_string and _names_the_class(schema, column, target):
         return f"says the class in words, and would give `{target}` away"
-    if not names.isdisjoint(_FILES) and feature.shape == () and not isinstance(feature, (Image, Label)):
+    if not names.isdisjoint(_FILES) and isinstance(feature, (Text, Bytes)) and feature.shape == ():
         return "says where the record came from"
     has_image = any(isinstance(one, Image) for one in schema.values())
     if not names.isdisjoint(_DESCRIBES) and (has_image or key.startswith("image/")):

@@ -45,7 +45,9 @@ class Learner:
     @property
     def parameters(self) -> int:
         """How many numbers are learned."""
-        return int(sum(np.prod(variable.shape, dtype=np.int64) for variable in self._model.trainable_variables))
+        return int(
+            sum(np.prod(variable.shape, dtype=np.int64) for variable in self._model.trainable_variables)
+        )
 
     @property
     def variables(self) -> list[Any]:
@@ -66,8 +68,7 @@ class Learner:
             totals.error += float(told["error"]) * step.rows
             totals.blind_error += float(np.abs(step.y - self._encoder.target_mean).sum())
         else:
-            counts = np.asarray(self._keras.ops.convert_to_numpy(self._tally.counts.value))
-            totals.by_class += counts.reshape(3, -1).round().astype(np.int64)
+            totals.by_class += numpy_of(self._tally.counts).reshape(3, -1).astype(np.int64)
         return loss
 
     def said(self, step: Step) -> Array:
@@ -91,6 +92,14 @@ class Learner:
         return self._weights[known]
 
 
+def numpy_of(variable: Any) -> Array:
+    """What a variable of Keras holds, on any backend."""
+    value = variable.value
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+
+
 def _squared_error(keras: Any, unit: float) -> Any:
     def loss(true: Any, said: Any) -> Any:
         return keras.ops.mean(keras.ops.square((true - said) / unit), axis=-1)
@@ -102,7 +111,7 @@ def _tally(keras: Any, classes: int, ignore: int | None) -> Any:
     """Counts of each class, of one step: how often it was said rightly, is true, and was said."""
     ops = keras.ops
 
-    class Tally(keras.metrics.Metric):  # type: ignore[misc,name-defined]
+    class Tally(keras.metrics.Metric):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__(name="tally")
             self.counts = self.add_weight(name="counts", shape=(3 * classes,), initializer="zeros")

@@ -218,4 +218,3 @@ class Loop:
         path = self._save(self.progress)
         steps = 0 if self.progress.totals is None else self.progress.totals.steps
         self._watch.saved(path, self.progress.epoch + 1, steps)
-

@@ -94,9 +94,15 @@ class _Builder:
             spec.size,
             width if spec.form == "category" else _MOST_EMBEDDED,
             mask_zero=spec.form != "category",
-            embeddings_initializer=self._keras.initializers.RandomUniform(-0.05, 0.05, seed=self._next_seed()),
+            embeddings_initializer=self._keras.initializers.RandomUniform(
+                -0.05, 0.05, seed=self._next_seed()
+            ),
         )(tensor)
-        return layers.Flatten()(embedding) if spec.form == "category" else layers.GlobalAveragePooling1D()(embedding)
+        return (
+            layers.Flatten()(embedding)
+            if spec.form == "category"
+            else layers.GlobalAveragePooling1D()(embedding)
+        )
 
     def _image(self, tensor: Any, spec: Spec) -> Any:
         x = self._scaled(tensor, spec)

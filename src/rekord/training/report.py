@@ -7,13 +7,13 @@ import shlex
 from collections.abc import Iterator
 
 from rekord.health.stats.charts import escaped
-from rekord.health.stats.figures import number
 from rekord.health.stats.style import STYLE
 from rekord.training.advice import is_bottleneck, percent, verdict
 from rekord.training.models import describe
 from rekord.training.report_charts import Curve, curves, legend, time_bar
 from rekord.training.report_classes import class_table, confused_pairs, matrix_table
 from rekord.training.report_style import STYLE as MORE_STYLE
+from rekord.training.report_words import blind, dataset_name, figure, learned
 from rekord.training.result import Epoch, Trained
 from rekord.verbs.figures import count
 from rekord.version import VERSION
@@ -38,28 +38,9 @@ def page(trained: Trained) -> str:
     )
 
 
-def dataset_name(path: str) -> str:
-    """What a person calls the dataset."""
-    return os.path.basename(os.path.normpath(path)) or path
-
-
-def learned(trained: Trained) -> str:
-    """`image → label, 4 classes`."""
-    task = trained.task
-    inputs = [each.column for each in task.inputs]
-    shown = ", ".join(inputs) if len(inputs) <= 4 else f"{', '.join(inputs[:3])} and {len(inputs) - 3} more"
-    classes = f", {len(task.classes):,} classes" if task.classes else ""
-    return f"{shown} → {task.target}{classes}"
-
-
-def blind(trained: Trained) -> str:
-    """Who it is that has the score of chance."""
-    return "always the mean" if trained.task.kind == "regression" else "always the most frequent class"
-
-
 def _sentence(trained: Trained) -> str:
     model = f"{describe(trained.task)}, {count(trained.parameters, 'parameter')}"
-    return f"{learned(trained)} · {model} · keras on {trained.backend}"
+    return f"{learned(trained.task)} · {model} · keras on {trained.backend}"
 
 
 def _sections(trained: Trained) -> Iterator[str]:
@@ -77,11 +58,10 @@ def _sections(trained: Trained) -> Iterator[str]:
 def _cards(trained: Trained) -> str:
     held_out = trained.val_split is not None
     split = "validation" if held_out else "training"
-    cards = [(number(float(trained.score)), f"{trained.task.metric}, {split}")]
+    cards = [(figure(trained.score), f"{trained.task.metric}, {split}")]
     if trained.chance is not None:
-        cards.append((number(float(trained.chance)), blind(trained)))
+        cards.append((figure(trained.chance), blind(trained.task)))
     cards += [
-        (number(float(_loss(trained.last))), f"loss, {split}"),
         (f"{len(trained.epochs):,}", "epoch" if len(trained.epochs) == 1 else "epochs"),
         (f"{trained.train_records:,}", f"records in {trained.train_split}"),
         (_rate(trained.records_per_second), "records a second"),
@@ -109,7 +89,7 @@ def _curves(trained: Trained) -> str:
         losses.append(Curve("validation", "held", [epoch.val_loss or 0.0 for epoch in epochs]))
         scores.append(Curve("validation", "held", [epoch.val_score or 0.0 for epoch in epochs]))
     top = None if task.kind == "regression" else 1.0
-    level = None if trained.chance is None else blind(trained)
+    level = None if trained.chance is None else blind(trained.task)
     drawn = (
         ("loss", curves("loss", losses), legend(losses)),
         (
@@ -145,7 +125,7 @@ def _epochs(trained: Trained) -> str:
 
 def _epoch_cells(epoch: Epoch, *, held_out: bool) -> str:
     values = [epoch.loss, epoch.score, *([epoch.val_loss, epoch.val_score] if held_out else [])]
-    cells = "".join(f'<td class="n">{escaped(number(value))}</td>' for value in values)
+    cells = "".join(f'<td class="n">{escaped(figure(value))}</td>' for value in values)
     return (
         f'<th scope="row" class="n">{epoch.number:,}</th>{cells}'
         f'<td class="n wide">{_rate(epoch.records / epoch.seconds if epoch.seconds > 0 else 0.0)}</td>'
@@ -247,10 +227,6 @@ def snippet(trained: Trained) -> str:
 def escaped_lines(text: str) -> str:
     """Text of several lines; their ends stay."""
     return "\n".join(escaped(line) for line in text.split("\n"))
-
-
-def _loss(epoch: Epoch) -> float:
-    return epoch.loss if epoch.val_loss is None else epoch.val_loss
 
 
 def _rate(records_per_second: float) -> str:

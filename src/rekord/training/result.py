@@ -62,9 +62,15 @@ class Trained:
     train_records: int
     val_records: int
     epochs: tuple[Epoch, ...]
-    confusion: Matrix | None  # rows: what is true, columns: what is said; of validation, or of training without it
-    chance: float | None  # the score of who always says the most frequent class (or the mean), on the same split
-    compile_seconds: float  # the first step, which builds the model's program, is not counted among the others
+    confusion: (
+        Matrix | None
+    )  # rows: what is true, columns: what is said; of validation, or of training without it
+    chance: (
+        float | None
+    )  # the score of who always says the most frequent class (or the mean), on the same split
+    compile_seconds: (
+        float  # the first step, which builds the model's program, is not counted among the others
+    )
     first_batch_seconds: float
     advice: tuple[str, ...]  # what to change where the input is the bottleneck; empty where it is not
 

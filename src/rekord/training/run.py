@@ -177,15 +177,17 @@ class _Run:
             "split": self._splits.train.name,
             "validation": None if val is None else val.name,
             "task": task.to_dict(),
-            **{name: value for name, value in asdict(asked).items() if name not in ("epochs", "label", "columns")},
+            **{
+                name: value
+                for name, value in asdict(asked).items()
+                if name not in ("epochs", "label", "columns")
+            },
             "backend": self._keras.backend.backend(),
         }
         # As it comes back from a checkpoint: tuples are lists there.
         return dict(msgspec.json.decode(msgspec.json.encode(told)))
 
-    def _restored(
-        self, state: dict[str, Any], plan: dict[str, Any], task: Task
-    ) -> tuple[Encoder, Progress]:
+    def _restored(self, state: dict[str, Any], plan: dict[str, Any], task: Task) -> tuple[Encoder, Progress]:
         path = self._place.checkpoint
         told = state.get("plan")
         for name, value in plan.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rekord.codec.columns import Optional
+from rekord.codec.columns import Optional, Valid
 from rekord.dataset.by_class import ByClass, Coded
 from rekord.dataset.split import Split
 from rekord.dataset.transformed import refuse_changed
@@ -23,6 +23,7 @@ MOST_CLASSES = 10_000
 _NAMES = ("label", "labels", "class", "target", "y", "category")
 _LISTED = 8
 _ROWS = 8192
+_PICTURES = 128
 
 
 def target_of(schema: Schema, label: str | None) -> tuple[Kind, str]:
@@ -237,30 +238,33 @@ def _check_count(target: str, count: int, records: int, *, feature: Feature | No
 def _check_present(split: Split, target: str, feature: Feature) -> None:
     if not feature.optional:
         return
-    batches = split.batches(_ROWS // 64, columns=[target])
-    missing = sum(int((~valid_rows(batch[target])).sum()) for batch in batches)
+    missing = _Places()
+    for batch in split.batches(_PICTURES, columns=[target]):
+        missing.add(~valid_rows(batch[target]))
     _check_missing(split, target, missing)
 
 
 def _check_numbers(split: Split, target: str, *, constant: bool = False) -> None:
-    missing = strange = 0
+    missing, strange = _Places(), _Places()
     least, most = np.inf, -np.inf
     for batch in split.batches(_ROWS, columns=[target]):
         column = batch[target]
         valid = valid_rows(column)
-        stored = column.values if isinstance(column, Optional) else np.asarray(column)
         with np.errstate(over="ignore"):
-            values = stored[valid].astype(np.float32)
-        finite = values[np.isfinite(values)]
-        missing += int((~valid).sum())
-        strange += len(values) - len(finite)
-        least = min(least, finite.min(initial=np.inf))
-        most = max(most, finite.max(initial=-np.inf))
+            values = (column.values if isinstance(column, Optional) else np.asarray(column)).astype(
+                np.float32
+            )
+        finite = np.isfinite(values) & valid
+        missing.add(~valid)
+        strange.add(valid & ~finite)
+        least = min(least, values[finite].min(initial=np.inf))
+        most = max(most, values[finite].max(initial=-np.inf))
     _check_missing(split, target, missing)
-    if strange:
-        raise _unlearnable(
-            f"{strange:,} of {len(split):,} records have no finite number in `{target}`",
-            target,
+    if strange.count:
+        raise error(
+            "U678",
+            f"{strange.count:,} of {len(split):,} records have no finite number in `{target}`",
+            location=strange.location(split, target),
             expected="a finite number in each record",
             found="NaN, or an infinite one",
             do=f'rekord rewrite IN OUT --where "isfinite({_sql(target)})", and train on OUT',
@@ -275,11 +279,32 @@ def _check_numbers(split: Split, target: str, *, constant: bool = False) -> None
         )
 
 
-def _check_missing(split: Split, target: str, missing: int) -> None:
-    if missing:
-        raise _unlearnable(
-            f"{missing:,} of {len(split):,} records have no value in `{target}`",
-            target,
+class _Places:
+    """How many records something is true of, and which is the first."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._seen = 0
+        self._first = 0
+
+    def add(self, true: Valid) -> None:
+        if not self.count and true.any():
+            self._first = self._seen + int(np.argmax(true))
+        self.count += int(true.sum())
+        self._seen += len(true)
+
+    def location(self, split: Split, target: str) -> Location:
+        number = self._first if split._ids is None else int(split._ids[self._first])
+        where = split._shards.where(number)
+        return Location(path=where.path, record=where.record, offset=where.offset, feature=target)
+
+
+def _check_missing(split: Split, target: str, missing: _Places) -> None:
+    if missing.count:
+        raise error(
+            "U678",
+            f"{missing.count:,} of {len(split):,} records have no value in `{target}`",
+            location=missing.location(split, target),
             expected="a value in each record",
             found="no value",
             do=f'rekord rewrite IN OUT --where "{_sql(target)} is not null", and train on OUT',

@@ -32,7 +32,9 @@ class Task:
     inputs: tuple[Input, ...]
     target: str
     classes: tuple[str, ...] = ()  # their names, by id; none of a number
-    values: tuple[Any, ...] | None = None  # what stands in the column for each class, where that is not its id
+    values: tuple[Any, ...] | None = (
+        None  # what stands in the column for each class, where that is not its id
+    )
     ignore: int | None = None  # the id in a mask that is not learned
     left_out: Mapping[str, str] = field(default_factory=dict)  # column: why
 
