@@ -437,6 +437,16 @@ def test_damage_is_reported_and_what_can_be_read_is_compared(tmp_path: Path) -> 
     assert finding.offset == frame_offsets(data)[7]
 
 
+def test_records_behind_a_damaged_one_are_not_called_moved(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.tfrecord", ROWS)
+    damaged = tmp_path / "b.tfrecord"
+    damaged.write_bytes(corrupt_payload(Path(path).read_bytes(), 7))
+    rk.salvage(damaged, tmp_path / "c.tfrecord")
+    found = rk.diff(damaged, tmp_path / "c.tfrecord")
+    assert counts(found) == (0, 0, 0, 0)
+    assert found.remarks == []
+
+
 def test_equal_damage_is_not_called_the_same(tmp_path: Path) -> None:
     a = put(tmp_path / "a.tfrecord", ROWS[:20])
     Path(a).write_bytes(corrupt_payload(Path(a).read_bytes(), 7))
