@@ -1,4 +1,4 @@
-"""Baselines train on Keras: they learn, a run that was stopped ends as one that was not, and what they leave can be used."""
+"""Baselines train on Keras: they learn, a stopped run ends as a whole one, and what they leave can be used."""
 
 from __future__ import annotations
 

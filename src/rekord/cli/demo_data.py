@@ -1,85 +1,243 @@
-"""The data of `rekord demo`: pictures of four shapes, always the same."""
+"""The data of `rekord demo`: landscapes with masks, and signs in a folder for each class; always the same."""
 
 from __future__ import annotations
 
 import io
-import struct
-import zlib
-from typing import Any
+import os
+from dataclasses import dataclass
 
-from rekord.schema import Float32, Image, Int64, Label, Schema
+import numpy as np
+import numpy.typing as npt
 
-CLASSES = ("circle", "cross", "square", "stripes")
+from rekord.cli.demo_paint import Canvas, Field, box, ellipse, gable, union
 
-SCHEMA = Schema(
-    {
-        "image": Image(format="png", key="image/encoded"),
-        "label": Label(CLASSES, key="image/class/label"),
-        "embedding": Float32(shape=(8,)),
-        "id": Int64(),
-    }
-)
+SCENE_CLASSES = ("background", "tree", "house", "balloon", "car")
+SCENE_SIDE = 128
+IGNORED = 255  # in a mask: the rim of an object, where nobody can say what a pixel is
 
+OBJECT_CLASSES = ("circle", "cross", "square", "stripes")
+OBJECT_SIDE = 64
 
-def generated_row(index: int) -> dict[str, Any]:
-    """The row with this number; always the same."""
-    return {
-        "image": drawn_png(index),
-        "label": CLASSES[index % len(CLASSES)],
-        "embedding": [((index * 37 + k * 11) % 64 - 32) / 16 for k in range(8)],
-        "id": index,
-    }
-
-
-def drawn_png(index: int, side: int = 32) -> bytes:
-    """A small greyscale picture of the class that the record has."""
-    rows = bytearray()
-    for y in range(side):
-        rows.append(0)  # no filter
-        rows += bytes(_ink(index, x - side // 2, y - side // 2) for x in range(side))
-
-    def chunk(name: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-
-    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
-    pixels = zlib.compress(bytes(rows), 6)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+_TREE, _HOUSE, _BALLOON, _CAR = 1, 2, 3, 4
+_RIM_PIXELS = 0.8
+_PALETTE = {
+    0: (0, 0, 0),
+    1: (0, 128, 0),
+    2: (128, 0, 0),
+    3: (128, 0, 128),
+    4: (0, 0, 128),
+    255: (224, 224, 192),
+}
 
 
-def drawn_jpeg(index: int, side: int = 128) -> bytes:
-    """A picture in colours of the class that an image has, as a camera would store it."""
-    from PIL import Image, ImageDraw
+def draw_scenes(folder: str, count: int) -> int:
+    """Landscapes in `images/`, and what each of their pixels shows in `masks/`; how many bytes that is."""
+    written = 0
+    for number in range(count):
+        scene = _scene(number)
+        name = f"scene_{number:04}"
+        written += save(os.path.join(folder, "images", f"{name}.jpg"), scene.jpeg)
+        written += save(os.path.join(folder, "masks", f"{name}.png"), palette_png(scene.mask))
+    return written
 
-    picture = Image.new("RGB", (side, side), (60 + index % 90, 120, 200 - index % 80))
-    draw = ImageDraw.Draw(picture)
-    middle, size = side // 2, side // 5 + index % 20
-    box = (middle - size, middle - size, middle + size, middle + size)
-    ink = (250, 220 - index % 60, 40)
-    match index % len(CLASSES):
-        case 0:
-            draw.ellipse(box, fill=ink)
-        case 1:
-            draw.line((box[0], middle, box[2], middle), fill=ink, width=10)
-            draw.line((middle, box[1], middle, box[3]), fill=ink, width=10)
-        case 2:
-            draw.rectangle(box, fill=ink)
-        case _:
-            for x in range(index % 8, side, 16):
-                draw.line((x, 0, x, side), fill=ink, width=6)
+
+def draw_objects(folder: str, count: int) -> int:
+    """Painted signs, each in the folder of its class; how many bytes that is."""
+    written = 0
+    for number in range(count):
+        name = OBJECT_CLASSES[number % len(OBJECT_CLASSES)]
+        written += save(os.path.join(folder, name, f"{number:04}.jpg"), _object(number))
+    return written
+
+
+def save(path: str, data: bytes) -> int:
+    """Write a file, and the folders above it; how many bytes it has. What goes wrong is said as always."""
+    from rekord.storage.files import LOCAL
+
+    LOCAL.make_folder(os.path.dirname(path))
+    file = LOCAL.create(path)
+    try:
+        return file.write(data)
+    finally:
+        file.close()
+
+
+def palette_png(mask: npt.NDArray[np.uint8]) -> bytes:
+    """A mask as annotation tools save it: ids that stand for colours."""
+    from PIL import Image
+
+    picture = Image.frombytes("P", (mask.shape[1], mask.shape[0]), mask.tobytes())
+    picture.putpalette([part for number in range(256) for part in _PALETTE.get(number, (0, 0, 0))])
     file = io.BytesIO()
-    picture.save(file, "JPEG", quality=90)
+    picture.save(file, "PNG")
     return file.getvalue()
 
 
-def _ink(index: int, x: int, y: int) -> int:
-    size = 6 + index % 7
-    match index % len(CLASSES):
-        case 0:
-            inside = x * x + y * y < size * size
-        case 1:
-            inside = min(abs(x), abs(y)) < 2 and max(abs(x), abs(y)) < size
-        case 2:
-            inside = max(abs(x), abs(y)) < size
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A landscape, and the class of each of its pixels."""
+
+    jpeg: bytes
+    mask: npt.NDArray[np.uint8]
+
+
+def _scene(number: int) -> Scene:
+    canvas = Canvas(SCENE_SIDE, (1, number))
+    mask = np.zeros((SCENE_SIDE, SCENE_SIDE), np.uint8)
+    horizon = _landscape(canvas)
+    standing = [_TREE, _HOUSE, _CAR, int(canvas.chance.choice([_TREE, _HOUSE, _CAR]))]
+    feet = sorted(canvas.between(horizon + 8, SCENE_SIDE - 6) for _ in standing)
+    for kind, foot in zip(canvas.chance.permutation(standing), feet, strict=True):
+        # What is nearer stands lower in the picture, is larger, and hides what is behind it.
+        scale = 0.75 + 0.65 * (foot - horizon) / (SCENE_SIDE - horizon)
+        x = canvas.between(12, SCENE_SIDE - 12)
+        shape = {_TREE: _tree, _HOUSE: _house, _CAR: _car}[int(kind)](canvas, x, foot, scale)
+        _mark(mask, shape, int(kind))
+    for _ in range(int(canvas.chance.integers(1, 3))):
+        _mark(mask, _balloon(canvas, horizon), _BALLOON)
+    evening = 1 + canvas.between(-0.12, 0.12) * (canvas.x / SCENE_SIDE - 0.5)
+    canvas.pixels *= evening[..., None] * np.float32(canvas.between(0.85, 1.1))
+    return Scene(
+        canvas.jpeg(quality=int(canvas.chance.integers(80, 93)), grain=canvas.between(0.01, 0.03)), mask
+    )
+
+
+def _mark(mask: npt.NDArray[np.uint8], shape: Field, kind: int) -> None:
+    mask[shape < 0] = kind
+    mask[np.abs(shape) < _RIM_PIXELS] = IGNORED
+
+
+def _landscape(canvas: Canvas) -> float:
+    """Sky, hills and a meadow; where the meadow begins."""
+    side, between = canvas.side, canvas.between
+    horizon = between(0.42, 0.56) * side
+    high = np.array([between(0.25, 0.5), between(0.45, 0.65), between(0.75, 0.95)], np.float32)
+    low = np.array([between(0.75, 0.95), between(0.75, 0.9), between(0.75, 0.9)], np.float32)
+    down = np.clip(canvas.y / horizon, 0, 1)[..., None]
+    canvas.pixels = high + (low - high) * down
+    canvas.fill(0.25 - canvas.clouds(4), (0.95, 0.95, 0.97), strength=0.6, soft=0.6)
+    for far in (1.0, 0.6):
+        waves = sum(
+            between(2, 6) * np.sin(canvas.x * between(0.02, 0.09) + between(0, 6.3)) for _ in range(3)
+        )
+        ridge = horizon - 7 * far + waves * far - canvas.y
+        haze = (0.45 + 0.1 * far, 0.52 + 0.08 * far, 0.5 + 0.2 * far)
+        canvas.fill(ridge, haze, light=1 + 0.08 * canvas.clouds(9))
+    green = (between(0.3, 0.48), between(0.5, 0.64), between(0.2, 0.32))
+    grass = 1 + 0.12 * canvas.clouds(5) + 0.1 * canvas.clouds(24) - 0.15 * (canvas.y - horizon) / side
+    canvas.fill(horizon - canvas.y, green, light=grass)
+    return horizon
+
+
+def _shadow(canvas: Canvas, x: float, foot: float, wide: float) -> None:
+    right, below = canvas.turned(x + 0.25 * wide, foot)
+    canvas.fill(ellipse(right, below, wide * 1.1, 2.2), (0.1, 0.14, 0.1), strength=0.45, soft=3)
+
+
+def _tree(canvas: Canvas, x: float, foot: float, scale: float) -> Field:
+    tall = canvas.between(15, 21) * scale
+    right, below = canvas.turned(x, foot, canvas.between(-5, 5))
+    _shadow(canvas, x, foot, 0.5 * tall)
+    trunk = box(right, below + 0.35 * tall, 0.07 * tall, 0.35 * tall)
+    leaves = union(
+        *(
+            ellipse(right - side * tall, below + up * tall, wide * tall, wide * tall)
+            for side, up, wide in ((-0.22, 0.85, 0.3), (0.22, 0.9, 0.28), (0.0, 1.2, 0.34))
+        )
+    )
+    leaves = leaves + 0.8 * canvas.clouds(30)
+    canvas.fill(trunk, (0.38, 0.26, 0.16), light=1 - 0.03 * right)
+    autumn = canvas.between(0, 1) ** 3
+    green = (0.14 + 0.5 * autumn, 0.36 - 0.02 * autumn, 0.12)
+    canvas.fill(leaves, green, light=1 - 0.35 * right / tall + 0.3 * canvas.clouds(28))
+    return union(trunk, leaves)
+
+
+def _house(canvas: Canvas, x: float, foot: float, scale: float) -> Field:
+    wide, high = canvas.between(10, 15) * scale, canvas.between(7, 10) * scale
+    right, below = canvas.turned(x, foot)
+    _shadow(canvas, x, foot, wide)
+    wall = box(right, below + high, wide, high)
+    roof = gable(right, below + 2 * high, 1.15 * wide, canvas.between(0.6, 0.9) * wide)
+    pale = canvas.between(0.72, 0.95)
+    canvas.fill(wall, (pale, 0.93 * pale, 0.8 * pale), light=1 - 0.012 * right + 0.05 * canvas.clouds(20))
+    canvas.fill(roof, (canvas.between(0.5, 0.75), 0.24, 0.18), light=1 + 0.12 * np.sin(below * 1.6))
+    for side in (-0.5, 0.5):
+        canvas.fill(box(right - side * wide, below + 1.2 * high, 0.2 * wide, 0.25 * high), (0.2, 0.24, 0.3))
+    canvas.fill(box(right, below + 0.5 * high, 0.14 * wide, 0.5 * high), (0.33, 0.22, 0.16))
+    return union(wall, roof)
+
+
+def _car(canvas: Canvas, x: float, foot: float, scale: float) -> Field:
+    long, high = canvas.between(13, 17) * scale, canvas.between(3.6, 4.6) * scale
+    right, below = canvas.turned(x, foot, canvas.between(-6, 6))
+    if canvas.between(0, 1) < 0.5:
+        right = -right
+    _shadow(canvas, x, foot, long)
+    body = box(right, below + 1.7 * high, long, high, 0.6 * high)
+    cabin = box(right + 0.12 * long, below + 3.0 * high, 0.55 * long, 1.1 * high, 0.7 * high)
+    wheels = union(*(ellipse(right - at * long, below + 0.9 * high, high, high) for at in (-0.58, 0.58)))
+    paints = ((0.75, 0.12, 0.1), (0.12, 0.25, 0.7), (0.9, 0.72, 0.1), (0.15, 0.5, 0.5), (0.7, 0.7, 0.74))
+    paint = paints[int(canvas.chance.integers(len(paints)))]
+    shine = 1.1 - 0.06 * (below + 1.7 * high) + 0.05 * canvas.clouds(6)
+    canvas.fill(union(body, cabin), paint, light=shine)
+    canvas.fill(box(right + 0.12 * long, below + 3.1 * high, 0.42 * long, 0.6 * high, 1), (0.55, 0.68, 0.75))
+    canvas.fill(wheels, (0.08, 0.08, 0.09))
+    canvas.fill(wheels + 0.55 * high, (0.6, 0.6, 0.62))
+    return union(body, cabin, wheels)
+
+
+def _balloon(canvas: Canvas, horizon: float) -> Field:
+    size = canvas.between(9, 15)
+    x, y = canvas.between(10, canvas.side - 10), canvas.between(6, horizon - 8)
+    right, below = canvas.turned(x, y, canvas.between(-10, 10))
+    silk = union(ellipse(right, below, size, size), gable(right, 0.4 * size - below, 0.88 * size, 1.4 * size))
+    silk = np.maximum(silk, below - 1.35 * size)
+    basket = box(right, below - 1.5 * size, 0.2 * size, 0.16 * size)
+    one, other = canvas.chance.uniform(0.1, 0.95, (2, 3))
+    one[int(canvas.chance.integers(3))] = 0.95
+    across = np.clip(right / size, -1, 1)
+    panels = np.where((np.sin(np.arcsin(across) * 6) > 0)[..., None], one, other)
+    canvas.fill(silk, panels.astype(np.float32), light=1.05 - 0.3 * across)
+    canvas.fill(basket, (0.45, 0.3, 0.15))
+    return union(silk, basket)
+
+
+def _object(number: int) -> bytes:
+    """A sign of the class that its number has, on a wall."""
+    canvas = Canvas(OBJECT_SIDE, (2, number))
+    between, side = canvas.between, canvas.side
+    wall = canvas.chance.uniform(0.12, 0.5, 3)
+    rough = 1 + 0.25 * canvas.clouds(3) + 0.12 * canvas.clouds(20)
+    canvas.pixels = np.float32(wall) * rough[..., None]
+    size = between(0.2, 0.32) * side
+    x, y = (side / 2 + between(-0.16, 0.16) * side for _ in range(2))
+    right, below = canvas.turned(x, y, between(-30, 30))
+    shape = _sign(canvas, OBJECT_CLASSES[number % len(OBJECT_CLASSES)], right, below, size)
+    paint = canvas.chance.uniform(0.6, 1, 3)
+    canvas.fill(shape + between(1, 3), (0.1, 0.1, 0.1), strength=0.35, soft=5)
+    light = 1 + 0.2 * canvas.clouds(2) + 0.08 * canvas.clouds(16)
+    canvas.fill(shape, paint, light=light, soft=between(1, 2))
+    if between(0, 1) < 0.5:
+        # A twig in front of it.
+        along, across = canvas.turned(x + between(-8, 8), y + between(-8, 8), between(0, 180))
+        twig = box(along, across + 2 * canvas.clouds(4), side, between(1, 2.5))
+        canvas.fill(twig, canvas.chance.uniform(0.1, 0.5, 3))
+    canvas.pixels *= np.float32(between(0.75, 1.2))
+    return canvas.jpeg(quality=int(canvas.chance.integers(70, 92)), grain=between(0.01, 0.05))
+
+
+def _sign(canvas: Canvas, name: str, right: Field, below: Field, size: float) -> Field:
+    match name:
+        case "circle":
+            return ellipse(right, below, size, size * canvas.between(0.85, 1))
+        case "cross":
+            arm = size * canvas.between(0.22, 0.34)
+            return union(box(right, below, 1.1 * size, arm), box(right, below, arm, 1.1 * size))
+        case "square":
+            return box(right, below, 0.9 * size, 0.9 * size * canvas.between(0.85, 1))
         case _:
-            inside = (x + index) // 3 % 2 == 0
-    return 255 - index % 50 if inside else index % 50
+            apart = size * canvas.between(0.5, 0.62)
+            return union(
+                *(box(right, below - at * apart, size, 0.27 * apart) for at in (-1.5, -0.5, 0.5, 1.5))
+            )

@@ -11,7 +11,7 @@ from typing import Any
 from rekord.training.encoder import Encoder, Spec
 from rekord.training.task import Task
 
-_MOMENTUM = 0.9  # of batch normalisation: a run may have only some hundred steps
+_MOMENTUM = 0.7  # of batch normalisation: a run may have some hundred steps, and the first ones say little
 _LEAST_SIDE = 8  # pictures are halved until they are about so small
 _WIDTHS = (16, 32, 64, 96, 128)
 _MOST_EMBEDDED = 64

@@ -16,7 +16,7 @@ from rekord.dataset.dataset import Dataset, open
 from rekord.dataset.order import checked_seed
 from rekord.dataset.split import Split
 from rekord.engines.journal import Lock
-from rekord.errors import error
+from rekord.errors import error, located
 from rekord.location import Location
 from rekord.storage.files import LOCAL
 from rekord.storage.publish import publish
@@ -31,6 +31,7 @@ from rekord.training.loop import Loop, Progress, Reading
 from rekord.training.place import Place, prepared, usual_folder
 from rekord.training.report import page
 from rekord.training.result import Epoch, Trained
+from rekord.training.targets import check_target
 from rekord.training.task import Task
 from rekord.training.totals import Totals
 from rekord.training.watch import Watch
@@ -80,12 +81,16 @@ def train(
     )
     path, folder = os.fspath(path), usual_folder(os.fspath(path)) if out is None else os.fspath(out)
     watch = watch or Watch()
-    keras = load_keras(backend)
     splits = _splits(open(path), split, validation, limit)
+    task = choose(splits.train, label=label, columns=columns)
+    if splits.val is not None:
+        check_target(splits.val, task)
+    watch.chosen(task)
+    keras = load_keras(backend)  # after all that can be refused without it: it takes seconds
     LOCAL.make_folder(os.path.dirname(os.path.abspath(folder)))
     with Lock(folder):
         place = prepared(folder, resume=resume, fresh=fresh)
-        return _Run(path, place, asked, splits, keras, watch).run(
+        return _Run(path, place, asked, splits, task, keras, watch).run(
             resume=resume, checkpoint_steps=checkpoint_steps, threads=threads
         )
 
@@ -112,26 +117,32 @@ class _Splits:
 
 class _Run:
     def __init__(
-        self, path: str, place: Place, asked: _Asked, splits: _Splits, keras: Any, watch: Watch
+        self,
+        path: str,
+        place: Place,
+        asked: _Asked,
+        splits: _Splits,
+        task: Task,
+        keras: Any,
+        watch: Watch,
     ) -> None:
         self._path = path
         self._place = place
         self._asked = asked
         self._splits = splits
+        self._task = task
         self._keras = keras
         self._watch = watch
 
     def run(self, *, resume: bool, checkpoint_steps: int, threads: int | None) -> Trained:
-        asked, splits = self._asked, self._splits
-        task = choose(splits.train, label=asked.label, columns=asked.columns)
-        self._watch.chosen(task)
-        plan = self._plan(task)
+        asked, splits, task = self._asked, self._splits, self._task
+        plan = self._plan()
         state = checkpoint.read_state(self._place.checkpoint) if resume else None
         if state is None:
             encoder = learn(splits.train, task, image_size=asked.image_size)
             progress = Progress(plan)
         else:
-            encoder, progress = self._restored(state, plan, task)
+            encoder, progress = self._restored(state, plan)
         weighs = asked.class_weights or (asked.balance and task.kind == "segmentation")
         learner = Learner(
             self._keras,
@@ -169,14 +180,14 @@ class _Run:
             loop.look_at(splits.train)
         return self._finished(learner, encoder, progress, threads)
 
-    def _plan(self, task: Task) -> dict[str, Any]:
+    def _plan(self) -> dict[str, Any]:
         """What must be the same for a run to be gone on with. There may be more epochs."""
         asked, val = self._asked, self._splits.val
         told = {
             "dataset": self._splits.train.digest(),
             "split": self._splits.train.name,
             "validation": None if val is None else val.name,
-            "task": task.to_dict(),
+            "task": self._task.to_dict(),
             **{
                 name: value
                 for name, value in asdict(asked).items()
@@ -187,7 +198,7 @@ class _Run:
         # As it comes back from a checkpoint: tuples are lists there.
         return dict(msgspec.json.decode(msgspec.json.encode(told)))
 
-    def _restored(self, state: dict[str, Any], plan: dict[str, Any], task: Task) -> tuple[Encoder, Progress]:
+    def _restored(self, state: dict[str, Any], plan: dict[str, Any]) -> tuple[Encoder, Progress]:
         path = self._place.checkpoint
         told = state.get("plan")
         for name, value in plan.items():
@@ -202,7 +213,8 @@ class _Run:
                     do="give the same options as then; or --fresh, to start over",
                 )
         try:
-            return Encoder.from_dict(state["encoder"], task), _progress(state, task)
+            with located(path=path):
+                return Encoder.from_dict(state["encoder"], self._task), _progress(state, self._task)
         except (KeyError, TypeError, ValueError) as failure:
             raise error(
                 "X575",

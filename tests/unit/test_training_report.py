@@ -1,0 +1,317 @@
+"""The HTML report of a training run: whole in itself, well-formed, escaped, and true to its numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from rekord.health.stats.style import STYLE
+from rekord.training.report import page, snippet
+from rekord.training.report_charts import Curve, curves, time_bar
+from rekord.training.report_classes import class_table, confused_pairs, matrix_table
+from rekord.training.report_style import STYLE as MORE_STYLE
+from rekord.training.report_words import blind, dataset_name, figure, learned
+from rekord.training.result import Epoch, Trained
+from rekord.training.task import Input, Task
+
+HOSTILE = "\"><script>alert('x')</script><img src=https://evil.example/x onerror=alert(1)>\x00\u202e&amp;"
+MATRIX = np.array([[8, 2, 0], [1, 9, 0], [0, 5, 15]])
+
+
+def trained(**changes: Any) -> Trained:
+    """A run of three classes, with the changes that are given."""
+    task = Task(
+        "classification",
+        (Input("image", "image"),),
+        "label",
+        ("rose", "tulip", "daisy"),
+        left_out={"filename": "says where the record came from"},
+    )
+    done = [
+        Epoch(n, 1.0 / n, 0.5 + n / 10, 1.2 / n, 0.4 + n / 10, 10, 320, 2.0, 0.1 * n) for n in range(1, 4)
+    ]
+    run = Trained(
+        dataset="data/flowers",
+        out="flowers-model",
+        task=task,
+        backend="tensorflow",
+        parameters=61_892,
+        batch_size=32,
+        train_split="train",
+        val_split="val",
+        train_records=320,
+        val_records=40,
+        epochs=tuple(done),
+        confusion=MATRIX,
+        chance=0.5,
+        compile_seconds=1.5,
+        first_batch_seconds=0.25,
+        advice=(),
+    )
+    return dataclasses.replace(run, **changes)
+
+
+def hostile() -> Trained:
+    """A run whose names would all like to be markup."""
+    task = Task(
+        "segmentation",
+        (Input(HOSTILE, "image"),),
+        f"{HOSTILE}2",
+        (HOSTILE, "</style>", "<b>cat</b>"),
+        ignore=255,
+        left_out={f"{HOSTILE}3": HOSTILE},
+    )
+    return trained(
+        task=task,
+        dataset=f"data/{HOSTILE}",
+        out=HOSTILE,
+        val_split=HOSTILE,
+        advice=(HOSTILE,),
+        backend=HOSTILE,
+    )
+
+
+def regression() -> Trained:
+    task = Task("regression", (Input("x", "numbers"),), "price")
+    alone = [dataclasses.replace(epoch, val_loss=None, val_score=None) for epoch in trained().epochs]
+    return trained(task=task, confusion=None, val_split=None, chance=2_345.5, epochs=tuple(alone))
+
+
+def parsed(text: str) -> ElementTree.Element:
+    assert text.startswith("<!DOCTYPE html>\n")
+    return ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>\n"))
+
+
+def texts(element: ElementTree.Element) -> str:
+    return " ".join(" ".join(element.itertext()).split())
+
+
+def rows(markup: str) -> list[list[str]]:
+    root = ElementTree.fromstring(f"<div>{markup}</div>")
+    return [[texts(cell) for cell in row] for row in root.iter("tr")]
+
+
+def test_the_page_says_how_good_the_model_is_and_whether_it_waited() -> None:
+    root = parsed(page(trained()))
+    assert texts(next(root.iter("h1"))) == "flowers"
+    assert [texts(one) for one in root.iter("li")] == [
+        "0.700 accuracy, validation",
+        "0.500 always the most frequent class",
+        "3 epochs",
+        "320 records in train",
+        "160 records a second",
+        "10 % of the time waited for data",
+    ]
+    (note,) = [one for one in root.iter("div") if one.get("role") == "note"]
+    assert texts(note) == "Waited for data 10 % of the time: the model is the bottleneck, not the input."
+    lead = "image → label, 3 classes · small CNN, 61,892 parameters · keras on tensorflow"
+    assert lead in texts(root)
+
+
+def test_advice_is_listed_where_the_input_is_the_bottleneck() -> None:
+    slow = [dataclasses.replace(epoch, waited_seconds=1.5) for epoch in trained().epochs]
+    root = parsed(page(trained(epochs=tuple(slow), advice=("use more threads", "use larger batches"))))
+    (note,) = [one for one in root.iter("div") if one.get("role") == "note"]
+    assert note.get("class") == "notice"
+    assert [texts(one) for one in note.iter("li")] == ["use more threads", "use larger batches"]
+    assert "75 % of the time: the input is the bottleneck" in texts(note)
+
+
+def test_every_epoch_is_in_the_table() -> None:
+    root = parsed(page(trained()))
+    (table,) = [one for one in root.iter("table") if "records/s" in texts(one)]
+    body = [[texts(cell) for cell in row] for row in table.find("tbody") or []]
+    assert body[0] == ["1", "1.000", "0.600", "1.200", "0.500", "160", "5 %"]
+    assert len(body) == 3
+
+
+def test_names_and_values_are_text_and_never_markup() -> None:
+    text = page(hostile())
+    root = parsed(text)
+    assert {one.tag for one in root.iter()}.isdisjoint({"script", "img", "b>", "iframe", "object", "link"})
+    assert all(not name.startswith("on") for one in root.iter() for name in one.attrib)
+    assert ("<script" in text, "\x00" in text, "\u202e" in text) == (False, False, False)
+    assert text.count("</style>") == 1
+    assert "<b>cat</b>" in texts(root)
+
+
+@pytest.mark.parametrize(
+    "run", [trained(), hostile(), regression()], ids=["classes", "hostile", "regression"]
+)
+def test_nothing_is_fetched_from_anywhere(run: Trained) -> None:
+    root = parsed(page(run))
+    for one in root.iter():
+        assert (one.get("src"), one.get("href")) == (None, None)
+        assert "url(" not in (one.get("style") or "")
+    assert "url(" not in MORE_STYLE
+    assert "@import" not in MORE_STYLE
+    (policy,) = [one for one in root.iter("meta") if one.get("http-equiv")]
+    assert policy.get("content") == "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def test_a_regression_has_curves_and_no_matrix() -> None:
+    root = parsed(page(regression()))
+    assert [one for one in root.iter("table") if one.get("class") == "heat"] == []
+    assert "always the mean" in texts(root)
+    assert "2,346" in texts(root)
+    charts = [one.get("aria-label") for one in root.iter("svg") if one.get("role") == "img"]
+    assert charts == [
+        "loss: training from 1 to 0.3333",
+        "mean absolute error: training from 0.6 to 0.8",
+    ]
+
+
+def test_every_chart_can_be_heard_and_every_point_says_its_value() -> None:
+    root = parsed(page(trained()))
+    charts = [one for one in root.iter("svg") if one.get("role") == "img"]
+    assert [chart.get("aria-label") for chart in charts] == [
+        "loss: training from 1 to 0.3333; validation from 1.2 to 0.4",
+        "accuracy: training from 0.6 to 0.8; validation from 0.5 to 0.7",
+    ]
+    points = [texts(one) for chart in charts for one in chart.iter("circle")]
+    assert len(points) == 12
+    assert points[4] == "validation, epoch 2: 0.6"
+
+
+def test_a_curve_of_one_epoch_is_a_point_and_of_thousands_still_small() -> None:
+    (only,) = ElementTree.fromstring(curves("loss", [Curve("training", "train", [0.5])])).iter("circle")
+    assert texts(only) == "training, epoch 1: 0.5"
+    many = ElementTree.fromstring(curves("loss", [Curve("training", "train", [1.0] * 5000)]))
+    assert len(list(many.iter("circle"))) == 100
+
+
+def test_what_is_not_finite_is_left_out_of_a_curve() -> None:
+    drawn = ElementTree.fromstring(curves("loss", [Curve("training", "train", [1.0, float("nan"), 0.5])]))
+    assert [texts(one) for one in drawn.iter("circle")] == ["training, epoch 1: 1", "training, epoch 3: 0.5"]
+
+
+def test_the_bar_of_time_says_seconds_and_shares() -> None:
+    drawn = time_bar([("computing", "computing", 3.0), ("waiting", "waiting", 1.0), ("once", "once", 0.0)])
+    assert 'aria-label="computing 3.0 s (75 %); waiting 1.0 s (25 %); once less than 1 ms (0 %)"' in drawn
+    assert "width:75.0%" in drawn
+
+
+def test_a_matrix_shows_counts_and_shares_of_rows() -> None:
+    head, first, *_ = rows(matrix_table(MATRIX, ["rose", "tulip", "daisy"], "records"))
+    assert head == ["true ↓ said →", "rose", "tulip", "daisy", "records"]
+    assert first == ["rose", "8 80 %", "2 20 %", "·", "10"]
+    assert 'title="rose said to be tulip: 2 of 10 records"' in matrix_table(
+        MATRIX, ["rose", "tulip", "x"], "records"
+    )
+
+
+def test_of_many_classes_those_that_occur_most_are_drawn() -> None:
+    matrix = np.diag(np.arange(1, 121))
+    names = [f"class {i}" for i in range(120)]
+    table = matrix_table(matrix, names, "records")
+    assert [row[0] for row in rows(table)[1:]] == [f"class {i}" for i in range(90, 120)]
+    assert "The 30 of 120 classes that occur most." in table
+    listed = class_table(np.roll(matrix, 1, 1), names, "records", with_iou=False)
+    assert "The 100 of 120 classes that are found least often." in listed
+    assert len(rows(listed)) == 101
+
+
+def test_large_counts_are_short_in_a_cell_and_whole_behind_it() -> None:
+    table = matrix_table(np.array([[12_345_678]]), ["sky"], "pixels")
+    assert rows(table)[1] == ["sky", "12 M 100 %", "12 M"]
+    assert "sky said to be sky: 12,345,678 of 12,345,678 pixels" in table
+
+
+def test_the_most_confused_classes_come_first() -> None:
+    listed = rows(confused_pairs(MATRIX, ["rose", "tulip", "daisy"]))
+    assert [[row[0], row[1], row[3], row[4]] for row in listed[1:]] == [
+        ["daisy", "tulip", "5", "25 %"],
+        ["rose", "tulip", "2", "20 %"],
+        ["tulip", "rose", "1", "10 %"],
+    ]
+    assert confused_pairs(np.diag([3, 4]), ["a", "b"]) == ""
+
+
+def test_each_class_has_its_recall_and_precision_and_iou() -> None:
+    listed = rows(class_table(MATRIX, ["rose", "tulip", "daisy"], "pixels", with_iou=True))
+    assert listed[0] == ["class", "", "IoU", "recall", "precision", "pixels"]
+    assert listed[3] == ["daisy", "", "0.750", "0.750", "1.000", "20"]
+    never = rows(class_table(np.array([[3, 0], [0, 0]]), ["a", "b"], "records", with_iou=False))
+    assert never[2] == ["b", "", "–", "–", "0"]
+
+
+def test_the_code_on_the_page_is_python_and_names_this_run() -> None:
+    code = snippet(trained())
+    compile(code, "page", "exec")
+    assert "rk.open('data/flowers')" in code
+    assert "keras.models.load_model('flowers-model/model.keras')" in code
+    compile(snippet(hostile()), "page", "exec")
+    shown = [one.text or "" for one in parsed(page(trained())).iter("pre")]
+    assert shown[0] == code
+    assert shown[1].startswith("rekord train data/flowers flowers-model --epochs 3 ")
+
+
+def test_words_are_short_however_many_inputs_there_are() -> None:
+    task = Task("regression", tuple(Input(name, "numbers") for name in "abcdef"), "y")
+    assert learned(task) == "a, b, c and 3 more → y"
+    assert (blind(task), dataset_name("data/flowers/"), dataset_name("/")) == (
+        "always the mean",
+        "flowers",
+        "/",
+    )
+    assert [figure(value) for value in (None, 0.5, 12345.6)] == ["–", "0.500", "12,346"]
+
+
+def luminance(colour: list[float]) -> float:
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def colour_of(name: str, theme: int) -> list[float]:
+    code = re.findall(rf"--{name}: #([0-9a-f]{{6}})", STYLE)[theme]
+    return [int(code[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("accent", ["accent", "warn"])
+def test_figures_in_the_darkest_cell_of_a_matrix_can_be_read(theme: int, accent: str) -> None:
+    strongest = (
+        float(re.findall(r"--share:([\d.]+)%", matrix_table(np.array([[1]]), ["a"], "records"))[0]) / 100
+    )
+    mixed = [
+        strongest * a + (1 - strongest) * b
+        for a, b in zip(colour_of(accent, theme), colour_of("card", theme), strict=True)
+    ]
+    low, high = sorted([luminance(mixed), luminance(colour_of("ink", theme))])
+    assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+def test_every_line_of_the_sheet_is_understood() -> None:
+    declarations = [
+        part.strip() for block in re.findall(r"{([^{}]*)}", MORE_STYLE) for part in block.split(";")
+    ]
+    broken = [one for one in declarations if one and not re.fullmatch(r"-{0,2}[a-z-]*[a-z]: \S[^:]*", one)]
+    assert declarations
+    assert broken == []
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here")
+def test_a_browser_shows_it_without_a_complaint_or_a_request(tmp_path: Path) -> None:
+    place, shot, net = tmp_path / "report.html", tmp_path / "shot.png", tmp_path / "net"
+    place.write_text(page(hostile()), encoding="utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    log = [f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", f"--log-net-log={net}"]
+    command = [str(CHROMIUM), *flags, *log, f"--screenshot={shot}", "--window-size=500,2000", place.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert shot.stat().st_size > 1000
+    assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
+    params = [event.get("params", {}) for event in json.loads(net.read_text(encoding="utf-8"))["events"]]
+    # What the browser fetches for itself, such as the time of day, has no page behind it.
+    assert [one["url"] for one in params if one.get("initiator", "not an origin") != "not an origin"] == []
