@@ -27,7 +27,7 @@ ESCAPE = "\x1b"
 VERBS = (
     *("write", "show", "stats", "query", "infer", "check", "doctor", "salvage", "diff"),
     *("rewrite", "split", "balance", "append", "delete", "relabel", "export", "index", "reader"),
-    *("demo", "explain"),
+    *("train", "demo", "explain"),
 )
 
 

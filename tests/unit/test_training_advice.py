@@ -19,7 +19,7 @@ PICTURES = Task("classification", (Input("image", "image"),), "label", ("cat", "
 
 
 def epochs(waited_share: float) -> list[Epoch]:
-    return [Epoch(n, 1.0, 0.5, None, None, 10, 400, 2.0, 2 * waited_share) for n in (1, 2)]
+    return [Epoch(n, 1.0, 0.5, None, None, 10, 400, 400, 2.0, 2 * waited_share) for n in (1, 2)]
 
 
 def advice(

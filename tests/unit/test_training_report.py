@@ -37,7 +37,7 @@ def trained(**changes: Any) -> Trained:
         left_out={"filename": "says where the record came from"},
     )
     done = [
-        Epoch(n, 1.0 / n, 0.5 + n / 10, 1.2 / n, 0.4 + n / 10, 10, 320, 2.0, 0.1 * n) for n in range(1, 4)
+        Epoch(n, 1.0 / n, 0.5 + n / 10, 1.2 / n, 0.4 + n / 10, 10, 320, 320, 2.0, 0.1 * n) for n in range(1, 4)
     ]
     run = Trained(
         dataset="data/flowers",
@@ -234,6 +234,7 @@ def test_the_most_confused_classes_come_first() -> None:
         ["tulip", "rose", "1", "10 %"],
     ]
     assert confused_pairs(np.diag([3, 4]), ["a", "b"]) == ""
+    assert rows(confused_pairs(np.array([[999, 1], [0, 9]]), ["a", "b"]))[1][4] == "<1 %"
 
 
 def test_each_class_has_its_recall_and_precision_and_iou() -> None:

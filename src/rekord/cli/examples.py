@@ -38,6 +38,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "export": ("rekord export data/flowers flowers.parquet --split train",),
     "index": ("rekord index data/flowers --format dali",),
     "reader": ("rekord reader data/flowers --for torch",),
+    "train": (
+        "rekord train data/flowers --epochs 10",
+        "rekord train data/flowers flowers-model --resume",
+    ),
     "demo": ("rekord demo tour",),
     "explain": ("rekord explain F102",),
 }

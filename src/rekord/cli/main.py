@@ -32,6 +32,7 @@ from rekord.cli.salvage import salvage
 from rekord.cli.show import show
 from rekord.cli.split import split
 from rekord.cli.stats import stats
+from rekord.cli.train import train
 from rekord.cli.usage import UsageFailure, explained
 from rekord.cli.view import view
 from rekord.cli.write import write
@@ -85,6 +86,7 @@ for verb in (
     export,
     index,
     reader,
+    train,
     demo,
 ):
     app.command(cls=Command)(verb)

@@ -133,7 +133,7 @@ def _waited_share(epochs: Sequence[Epoch]) -> float:
 
 def _fast_model(epochs: Sequence[Epoch]) -> str:
     computed = sum(epoch.seconds - epoch.waited_seconds for epoch in epochs)
-    records = sum(epoch.records for epoch in epochs)
+    records = sum(epoch.timed_records for epoch in epochs)
     rate = f": it computes {records / computed:,.0f} records a second" if computed > 0 else ""
     return f"nothing stands out in the data; a model this small is simply fast{rate}. A larger one waits less"
 

@@ -75,7 +75,7 @@ class Loop:
         self._checkpoint_steps = checkpoint_steps
         self._watch = watch
         self._whole = True  # no step is half done
-        self._warm = False  # the model's program has been built
+        self._built: set[int] = set()  # for batches of so many records the model's program has been built
 
     def run(self, epochs: int) -> None:
         """Train up to this number of epochs. Whatever ends it early leaves a checkpoint of the last whole step."""
@@ -115,22 +115,26 @@ class Loop:
                 loss = self._learner.train(step, totals)
                 ended = time.perf_counter()
                 self._check_loss(loss, totals)
-                self._count(totals, arrived - began, ended - arrived)
+                self._count(totals, step.rows, arrived - began, ended - arrived)
                 progress.reader = batches.state_dict()
                 self._whole = True
+                self._watch.waited(totals.waited_share)
                 self._watch.step(progress.epoch + 1, totals.steps, totals.mean_loss, totals.score)
                 if self._checkpoint_steps and totals.steps % self._checkpoint_steps == 0:
                     self._checkpoint()
                 stopping.check()
 
-    def _count(self, totals: Totals, waited_seconds: float, trained_seconds: float) -> None:
+    def _count(self, totals: Totals, rows: int, waited_seconds: float, trained_seconds: float) -> None:
         totals.steps += 1
-        if not self._warm:
-            # The first step builds the model's program, and the first batch opens files and starts threads.
-            self._warm = True
+        if not self._built:
+            # The first batch opens files and starts threads.
             self.progress.first_batch_seconds = self.progress.first_batch_seconds or waited_seconds
-            self.progress.compile_seconds = self.progress.compile_seconds or trained_seconds
+        if rows not in self._built:
+            # The first step of each size builds the model's program: nothing that says how fast it is.
+            self._built.add(rows)
+            self.progress.compile_seconds += trained_seconds
             return
+        totals.timed_rows += rows
         totals.seconds += waited_seconds + trained_seconds
         totals.waited_seconds += waited_seconds
 
@@ -142,8 +146,7 @@ class Loop:
             location=Location(path=self._reading.train.paths[0] if self._reading.train.paths else None),
             expected="a finite loss",
             found=f"{loss} in epoch {self.progress.epoch + 1}, step {totals.steps + 1}",
-            likely="numbers in the records that are not finite or very large, or steps that are too long",
-            do="rekord stats PATH, to see the numbers; or a tenth of the --learning-rate",
+            do="a tenth of the --learning-rate; and rekord stats PATH, for numbers that are very large",
         )
 
     def _finish_epoch(self, stopping: Stopping) -> None:
@@ -160,6 +163,7 @@ class Loop:
             val_score=None if held_out is None else held_out[0].score,
             steps=totals.steps,
             records=totals.rows,
+            timed_records=totals.timed_rows,
             seconds=totals.seconds,
             waited_seconds=totals.waited_seconds,
         )

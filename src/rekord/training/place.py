@@ -89,11 +89,11 @@ def _names(folder: str) -> set[str]:
 
 def _taken(folder: str, names: set[str]) -> RekordError:
     ours = sorted(names & set(_FILES))
-    do = "--resume goes on with it, --fresh starts over" if ours else "name another place for the run"
     return error(
         "U633",
+        None if ours else "the folder for the run holds something else",
         location=Location(path=folder),
         expected="a folder that is empty or not there yet",
-        found=", ".join(ours) if ours else f"a folder with {len(names)} names in it",
-        do=do,
+        found=", ".join(ours or sorted(names))[:60],
+        do="--resume goes on with it, --fresh starts over" if ours else "name another place for the run",
     )

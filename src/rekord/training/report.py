@@ -128,7 +128,7 @@ def _epoch_cells(epoch: Epoch, *, held_out: bool) -> str:
     cells = "".join(f'<td class="n">{escaped(figure(value))}</td>' for value in values)
     return (
         f'<th scope="row" class="n">{epoch.number:,}</th>{cells}'
-        f'<td class="n wide">{_rate(epoch.records / epoch.seconds if epoch.seconds > 0 else 0.0)}</td>'
+        f'<td class="n wide">{_rate(epoch.records_per_second)}</td>'
         f'<td class="n wide">{escaped(percent(epoch.waited_share))}</td>'
     )
 

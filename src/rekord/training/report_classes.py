@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord.health.stats.charts import bar_cell, escaped
+from rekord.training.advice import percent
 from rekord.training.scores import class_ious
 
 Matrix: TypeAlias = "npt.NDArray[np.int64]"
@@ -131,7 +132,7 @@ def _decimal(value: float | None) -> str:
 
 
 def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else "–"
+    return escaped(percent(part / whole)) if whole else "–"
 
 
 def _short(times: int) -> str:

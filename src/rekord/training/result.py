@@ -24,13 +24,19 @@ class Epoch:
     val_score: float | None
     steps: int
     records: int
-    seconds: float  # of the training steps, waiting included, validation not
+    timed_records: int  # those of the steps that are timed: not of those that build the model's program
+    seconds: float  # of the timed steps, waiting included, validation not
     waited_seconds: float  # of these: for data
 
     @property
     def waited_share(self) -> float:
         """The share of the time in which the model waited for data."""
         return self.waited_seconds / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def records_per_second(self) -> float:
+        """How many records were trained on in a second, waiting included."""
+        return self.timed_records / self.seconds if self.seconds > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """The epoch as JSON holds it."""
@@ -42,6 +48,7 @@ class Epoch:
             "val_score": self.val_score,
             "steps": self.steps,
             "records": self.records,
+            "timed_records": self.timed_records,
             "seconds": round(self.seconds, 3),
             "waited_seconds": round(self.waited_seconds, 3),
         }
@@ -62,15 +69,9 @@ class Trained:
     train_records: int
     val_records: int
     epochs: tuple[Epoch, ...]
-    confusion: (
-        Matrix | None
-    )  # rows: what is true, columns: what is said; of validation, or of training without it
-    chance: (
-        float | None
-    )  # the score of who always says the most frequent class (or the mean), on the same split
-    compile_seconds: (
-        float  # the first step, which builds the model's program, is not counted among the others
-    )
+    confusion: Matrix | None  # true by said, of validation or, without it, of training
+    chance: float | None  # the score, there, of who always says the most frequent class, or the mean
+    compile_seconds: float  # of the steps that build the model's program, and are not timed
     first_batch_seconds: float
     advice: tuple[str, ...]  # what to change where the input is the bottleneck; empty where it is not
 
@@ -95,7 +96,7 @@ class Trained:
     def records_per_second(self) -> float:
         """How many records were trained on in a second, waiting included."""
         seconds = sum(epoch.seconds for epoch in self.epochs)
-        return sum(epoch.records for epoch in self.epochs) / seconds if seconds > 0 else 0.0
+        return sum(epoch.timed_records for epoch in self.epochs) / seconds if seconds > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """The run as JSON holds it."""

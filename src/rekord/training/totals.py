@@ -26,7 +26,8 @@ class Totals:
     blind_error: float = 0.0  # the same of who always says the mean
     rows: int = 0
     steps: int = 0
-    seconds: float = 0.0
+    timed_rows: int = 0
+    seconds: float = 0.0  # of the timed ones
     waited_seconds: float = 0.0
     by_class: npt.NDArray[np.int64] = field(init=False)  # of each class, how often: right, true, said
 
@@ -37,6 +38,11 @@ class Totals:
     def mean_loss(self) -> float:
         """The loss of a value, on average."""
         return self.loss / self.weight if self.weight else 0.0
+
+    @property
+    def waited_share(self) -> float:
+        """The share of the time in which the model waited for data."""
+        return self.waited_seconds / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def score(self) -> float:
@@ -67,6 +73,7 @@ class Totals:
             "blind_error": self.blind_error,
             "rows": self.rows,
             "steps": self.steps,
+            "timed_rows": self.timed_rows,
             "seconds": self.seconds,
             "waited_seconds": self.waited_seconds,
             "by_class": self.by_class.tolist(),
@@ -75,7 +82,6 @@ class Totals:
     @classmethod
     def from_dict(cls, told: dict[str, Any], task: Task) -> Totals:
         """The sums that `to_dict` told of."""
-        by_class = np.array(told.pop("by_class"), np.int64).reshape(3, len(task.classes))
-        totals = cls(task, **told)
-        totals.by_class = by_class
+        totals = cls(task, **{name: value for name, value in told.items() if name != "by_class"})
+        totals.by_class = np.array(told["by_class"], np.int64).reshape(3, len(task.classes))
         return totals

@@ -24,6 +24,9 @@ class Watch:
     def step(self, epoch: int, step: int, loss: float, score: float) -> None:
         """A step is done; loss and score are those of the epoch so far."""
 
+    def waited(self, share: float) -> None:
+        """The share of the epoch's time so far in which the model waited for data; told before each `step`."""
+
     def validating(self, epoch: int, steps: int) -> None:
         """The validation split is read, in so many steps."""
 

@@ -1,0 +1,294 @@
+"""`rekord train`: a small baseline model, as proof that a dataset trains."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rekord.cli import out as output
+from rekord.cli import write_options as options
+from rekord.cli.render import clean, cut, failure_lines, whole_number
+from rekord.cli.rewrite import is_about_records
+from rekord.errors import RekordError, error
+
+if TYPE_CHECKING:
+    from rekord.training.result import Trained
+
+_DO = "rekord train --help"
+_BROKEN_LOSS = "X576"
+_CLEAR_LINE = "\x1b[2K\r"
+_FILES = {"model": "model.keras", "report": "report.html", "metrics": "metrics.json"}
+
+
+def _number(option: str) -> Any:
+    return whole_number(option, do=_DO)
+
+
+def _rate(text: object) -> float:
+    try:
+        value = float(str(text))
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        shown = cut(clean(str(text)))
+        raise error(
+            "U605",
+            f"`--learning-rate` cannot be {shown!r}",
+            expected="a number above 0",
+            found=shown or "nothing",
+            do="--learning-rate 0.001",
+        )
+    return value
+
+
+def train(
+    path: Annotated[
+        str,
+        typer.Argument(metavar="PATH", help="A dataset: a folder, a file or a pattern.", show_default=False),
+    ],
+    out: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[OUT]", help="The folder of the run. Default: NAME-model.", show_default=False
+        ),
+    ] = None,
+    epochs: Annotated[
+        int,
+        typer.Option("--epochs", metavar="N", help="Passes over the data.", parser=_number("--epochs")),
+    ] = 5,
+    label: Annotated[
+        str | None, typer.Option("--label", metavar="KEY", help="The column to be learned.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B", help="The columns to learn from.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", metavar="NAME", help="The one to train on. Default: train.")
+    ] = None,
+    val: Annotated[
+        str | None,
+        typer.Option("--val", metavar="NAME", help="The one that is held out. Default: val, or one like it."),
+    ] = None,
+    balance: Annotated[
+        bool, typer.Option("--balance", help="As many records of each class; masks: weights.")
+    ] = False,
+    class_weights: Annotated[
+        bool, typer.Option("--class-weights", help="Rare classes weigh more in the loss.")
+    ] = False,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            "--backend",
+            metavar="tensorflow|torch|jax",
+            help="Of Keras. Default: the first that is installed.",
+        ),
+    ] = None,
+    image_size: Annotated[
+        str | None,
+        typer.Option("--image-size", metavar="HxW", help="What the model takes: 96x128, or 96 for a square."),
+    ] = None,
+    batch_size: Annotated[
+        int,
+        typer.Option("--batch-size", metavar="N", help="Records a step.", parser=_number("--batch-size")),
+    ] = 32,
+    learning_rate: Annotated[
+        float,
+        typer.Option("--learning-rate", metavar="X", help="Of the optimizer, Adam.", parser=_rate),
+    ] = 0.001,
+    seed: Annotated[
+        int,
+        typer.Option("--seed", metavar="N", help="Of order and first weights.", parser=_number("--seed")),
+    ] = 0,
+    checkpoint_steps: Annotated[
+        int,
+        typer.Option(
+            "--checkpoint-steps",
+            metavar="N",
+            help="A checkpoint so often, and after each epoch.",
+            parser=_number("--checkpoint-steps"),
+        ),
+    ] = 500,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            metavar="N",
+            help="That read and decode. Default: one a core, up to 4.",
+            parser=_number("--threads"),
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", metavar="N", help="The first N records of each split.", parser=_number("--limit")
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run at OUT, at its next record.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Train a small baseline model. Proof that the data trains, and a score for the real model to beat.
+
+    The schema says which model: image and label, image and mask, numbers, or text. OUT gets the model, its metrics
+    and a report for a browser. It needs Keras 3 and TensorFlow, torch or JAX.
+    """
+    from rekord.cli.train_progress import Show
+    from rekord.training.report_words import dataset_name
+    from rekord.training.run import train as run
+
+    began = time.perf_counter()
+    size = image_size_of(image_size)
+    if resume and fresh:
+        raise error(
+            "U605",
+            "`--resume` and `--fresh` contradict each other",
+            expected="one of them",
+            found="both",
+            do="--resume goes on with the run, --fresh starts over",
+        )
+    show = Show(
+        clean(dataset_name(path)),
+        batch_size=batch_size,
+        as_json=as_json,
+        load=lambda: _load_frameworks(backend),
+    )
+    try:
+        with show:
+            trained = run(
+                path,
+                out,
+                epochs=epochs,
+                batch_size=batch_size,
+                label=label,
+                columns=None if columns is None else list(options.names(columns)),
+                split=split,
+                validation=val,
+                balance=balance,
+                class_weights=class_weights,
+                backend=backend,
+                image_size=size,
+                seed=seed,
+                learning_rate=learning_rate,
+                checkpoint_steps=checkpoint_steps,
+                threads=threads,
+                limit=limit,
+                resume=resume,
+                fresh=fresh,
+                watch=show,
+            )
+    except RekordError as failure:
+        if not is_about_records(failure) and failure.code != _BROKEN_LOSS:
+            raise
+        return _bad_data(failure, as_json=as_json)
+    except KeyboardInterrupt:
+        if not show.kept:
+            output.tell("interrupted before the first checkpoint: nothing is kept")
+            return 130
+        given = {
+            "--epochs": (epochs, 5),
+            "--label": (label, None),
+            "--columns": (columns, None),
+            "--split": (split, None),
+            "--val": (val, None),
+            "--balance": (balance, False),
+            "--class-weights": (class_weights, False),
+            "--backend": (backend, None),
+            "--image-size": (image_size, None),
+            "--batch-size": (batch_size, 32),
+            "--learning-rate": (learning_rate, 0.001),
+            "--seed": (seed, 0),
+            "--checkpoint-steps": (checkpoint_steps, 500),
+            "--threads": (threads, None),
+            "--limit": (limit, None),
+            "--json": (as_json, False),
+        }
+        output.tell(f"interrupted at {show.place()}: go on with")
+        output.tell(f"  {clean(again(path, out, given))}")
+        return 130
+    if as_json:
+        output.say_json(document(trained, time.perf_counter() - began))
+    else:
+        say_outcome(trained)
+    return 0
+
+
+def _load_frameworks(backend: str | None) -> None:
+    from rekord.cli.quiet import quiet_start
+    from rekord.training.backend import load_keras
+
+    watched = output.is_terminal(sys.stderr)
+    if watched:
+        sys.stderr.write("loading Keras\r")
+    try:
+        with quiet_start():
+            load_keras(backend)
+            # On every backend Keras looks for it when it saves a model: in the middle of the lines shown then.
+            with suppress(ImportError):
+                import_module("tensorflow")
+    finally:
+        if watched:
+            sys.stderr.write(_CLEAR_LINE)
+
+
+def image_size_of(text: str | None) -> tuple[int, int] | None:
+    """`96x128` as height and width, `96` as both."""
+    if text is None:
+        return None
+    parts = text.lower().replace("×", "x").split("x")
+    if len(parts) > 2 or not all(part.isascii() and part.isdigit() and 0 < len(part) < 6 for part in parts):
+        shown = cut(clean(text))
+        raise error(
+            "U605",
+            f"`--image-size` cannot be {shown!r}",
+            expected="HEIGHTxWIDTH in pixels, or one number for both",
+            found=shown or "nothing",
+            do="--image-size 96x96",
+        )
+    return int(parts[0]), int(parts[-1])
+
+
+def again(path: str, out: str | None, given: dict[str, tuple[Any, Any]]) -> str:
+    """The command that goes on with a run: options with their value, where that is not what they have anyway."""
+    words = ["rekord", "train", path, *([] if out is None else [out])]
+    for option, (value, usual) in given.items():
+        if value != usual:
+            words += [option] if value is True else [option, str(value)]
+    return shlex.join([*words, "--resume"])
+
+
+def document(trained: Trained, seconds: float) -> dict[str, Any]:
+    """The run as JSON holds it."""
+    files = {name: os.path.join(trained.out, file) for name, file in _FILES.items()}
+    return {**trained.to_dict(), **files, "seconds": round(seconds, 3)}
+
+
+def say_outcome(trained: Trained) -> None:
+    """How good the model is, whether it waited, and where everything lies."""
+    from rekord.training.advice import verdict
+    from rekord.training.report_words import blind, figure
+
+    metric = trained.task.metric if trained.val_split is None else f"val {trained.task.metric}"
+    chance = "" if trained.chance is None else f" ({blind(trained.task)}: {figure(trained.chance)})"
+    output.say((f"{metric} {figure(trained.score)}", "bold"), chance)
+    output.say(verdict(trained.waited_share))
+    for line in trained.advice:
+        output.say(f"  {clean(line)}")
+    output.say(f"{clean(trained.out)}: {', '.join(_FILES.values())}")
+    output.say(f"next: open {shlex.quote(clean(os.path.join(trained.out, 'report.html')))}")
+
+
+def _bad_data(failure: RekordError, *, as_json: bool) -> int:
+    for line in failure_lines(failure):
+        output.tell(*line)
+    if as_json:
+        output.say_json({"error": failure.to_dict()})
+    return 1

@@ -1,0 +1,220 @@
+"""What `rekord train` shows while it runs: a line an epoch that stays, and a bar where a person watches."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rekord.cli import out
+from rekord.cli.render import clean, count, cut
+from rekord.training.advice import percent
+from rekord.training.report_words import figure, learned
+from rekord.training.watch import Watch
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from rekord.training.result import Epoch
+    from rekord.training.task import Task
+
+SHOWN_LEFT_OUT = 4
+_SHORT = {"mean absolute error": "error"}
+_LEAST_WIDTH = 7
+
+
+@dataclass
+class _Now:
+    """Where the run is."""
+
+    doing: str = "looking at the data"
+    epochs: int = 0
+    epoch: int = 0
+    steps: int = 0
+    step: int = 0
+    total: int = 0  # steps of what is done at present
+    words: str = ""
+    begun_at: float = 0.0
+    begun_step: int = 0
+
+
+class Show(Watch):
+    """Says how a run goes. `name` is that of the dataset; with `as_json` all goes to stderr.
+
+    `load` loads what the run needs, when it is known that there is one.
+    """
+
+    def __init__(self, name: str, *, batch_size: int, as_json: bool, load: Callable[[], None]) -> None:
+        self._name = name
+        self._batch_size = batch_size
+        self._load = load
+        self._say = out.tell if as_json else out.say
+        self._now = _Now()
+        self._metric = ""
+        self._waited = 0.0
+        self._held_out: bool | None = None  # whether there is a validation split
+        self._kept = False
+        self._live: Live | None = None
+
+    def __enter__(self) -> Show:
+        if out.is_terminal(sys.stderr):
+            from rich.live import Live
+
+            self._live = Live(
+                console=out.console(sys.stderr),
+                get_renderable=self._bar,
+                refresh_per_second=8,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return self._kept
+
+    def place(self) -> str:
+        """`epoch 2, step 31 of 60`."""
+        now = self._now
+        if now.step == 0:
+            return f"the beginning of epoch {now.epoch:,} of {now.epochs:,}"
+        return f"epoch {now.epoch:,} of {now.epochs:,}, step {now.step:,} of {now.steps:,}"
+
+    # What the run tells.
+
+    def chosen(self, task: Task) -> None:
+        self._metric = _SHORT.get(task.metric, task.metric)
+        with self._aside():
+            self._load()
+
+    def begun(self, task: Task, backend: str, parameters: int, epochs: int, steps: int) -> None:
+        from rekord.training.models import describe
+
+        self._now = _Now("epoch", epochs=epochs, epoch=1, steps=steps, total=steps, begun_at=time.monotonic())
+        model = f"{describe(task)}, {count(parameters, 'parameter')}"
+        self._tell(f"{self._name}: {cut(clean(learned(task)), 100)} · {model} · keras on {backend}")
+        if task.left_out:
+            self._tell(f"left out: {left_out(task)}")
+
+    def resumed(self, epoch: int, step: int) -> None:
+        self._now.epoch, self._now.step, self._now.begun_step = epoch, step, step
+        self._kept = True
+        self._tell(f"going on at {self.place()}")
+
+    def waited(self, share: float) -> None:
+        self._waited = share
+
+    def step(self, epoch: int, step: int, loss: float, score: float) -> None:
+        now = self._now
+        now.epoch, now.step = epoch, step
+        now.words = f"loss {figure(loss)} · {self._metric} {figure(score)} · waiting {percent(self._waited)}"
+
+    def validating(self, epoch: int, steps: int) -> None:
+        now = self._now
+        now.doing, now.total, now.words = "validation", steps, ""
+
+    def validated(self, step: int) -> None:
+        self._now.words = f"{step:,} of {self._now.total:,}"
+
+    def epoch(self, epoch: Epoch) -> None:
+        if self._held_out is None:
+            self._held_out = epoch.val_loss is not None
+            self._tell(table_line(heads(self._metric, held_out=self._held_out), self._widths()))
+        self._tell(table_line(cells(epoch, held_out=self._held_out), self._widths()))
+        now = self._now
+        now.doing, now.total, now.words = "epoch", now.steps, ""
+        now.epoch, now.step, now.begun_at, now.begun_step = epoch.number + 1, 0, time.monotonic(), 0
+
+    def saved(self, path: str, epoch: int, step: int) -> None:
+        self._kept = True
+
+    # How it is shown.
+
+    def _widths(self) -> list[int]:
+        names = heads(self._metric, held_out=bool(self._held_out))
+        return [len(names[0]), *(max(len(name), _LEAST_WIDTH) for name in names[1:])]
+
+    def _tell(self, line: str) -> None:
+        with self._aside():
+            self._say(clean(line))
+            out.flush()
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Take the bar away while something else happens on its stream."""
+        live = self._live
+        if live is not None:
+            live.stop()
+        yield
+        if live is not None:
+            live.start()
+
+    def _bar(self) -> Any:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        now = self._now
+        if now.epoch == 0:
+            return Text(now.doing, style="dim")
+        done = now.step if now.doing == "epoch" else now.total
+        row = Table.grid(padding=(0, 1))
+        bar = ProgressBar(total=max(now.total, 1), completed=done, width=12, pulse=now.doing != "epoch")
+        row.add_row(
+            f"epoch {min(now.epoch, now.epochs)}/{now.epochs}",
+            bar,
+            Text(" · ".join(self._words(now)), no_wrap=True, overflow="ellipsis"),
+        )
+        return row
+
+    def _words(self, now: _Now) -> list[str]:
+        if now.doing != "epoch":
+            return [f"validation {now.words}"]
+        told = [f"{now.step:,} of {now.steps:,}", *([now.words] if now.words else [])]
+        seconds, steps = time.monotonic() - now.begun_at, now.step - now.begun_step
+        if seconds > 1 and steps > 0:
+            told.append(f"{steps * self._batch_size / seconds:,.0f} records/s")
+        return told
+
+
+def left_out(task: Task) -> str:
+    """Columns that the model does not take, by why."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in task.left_out.items():
+        by_reason.setdefault(clean(why), []).append(cut(clean(name), 30))
+    return "; ".join([f"{_some(names)} ({why})" for why, names in by_reason.items()])
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_LEFT_OUT
+    return ", ".join(names[:SHOWN_LEFT_OUT]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def heads(metric: str, *, held_out: bool) -> list[str]:
+    """The names of the columns."""
+    validation = ["val loss", f"val {metric}"] if held_out else []
+    return ["epoch", "loss", metric, *validation, "records/s", "waiting"]
+
+
+def cells(epoch: Epoch, *, held_out: bool) -> list[str]:
+    """What stands in the columns."""
+    validation = [figure(epoch.val_loss), figure(epoch.val_score)] if held_out else []
+    rate = f"{epoch.records_per_second:,.0f}" if epoch.seconds > 0 else "–"
+    waiting = percent(epoch.waited_share) if epoch.seconds > 0 else "–"
+    return [f"{epoch.number}", figure(epoch.loss), figure(epoch.score), *validation, rate, waiting]
+
+
+def table_line(texts: Sequence[str], widths: Sequence[int]) -> str:
+    """One line of the table."""
+    return "  ".join(f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
