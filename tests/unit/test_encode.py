@@ -719,3 +719,9 @@ def test_an_array_whose_dtype_names_its_byte_order_is_taken(feature: Feature, na
     assert memoryview(named).format[:1] == "<"  # NumPy says it, though it changes nothing
     schema = Schema({"x": feature})
     assert encode({"x": named}, schema) == encode({"x": plain}, schema)
+
+
+def test_a_list_of_half_floats_is_stored_without_a_warning() -> None:
+    schema = Schema({"v": Float32((None,), dtype="float16")})
+    halves = [np.float16(0.5), np.float16(65504)]
+    assert encode({"v": halves}, schema) == encode({"v": [0.5, 65504.0]}, schema)

@@ -48,8 +48,9 @@ def _plain_list(value: Any, rule: NumberRule) -> Array | None:
     if array.dtype.kind in "bi":
         return array
     # A list of ints and floats becomes floats, which large ints do not survive.
-    if array.dtype.kind == "f" and rule.floats and bool(np.all(~(np.abs(array) > WHOLE))):
-        return array
+    with np.errstate(over="ignore"):  # float16 has no number as large as the one to compare with
+        if array.dtype.kind == "f" and rule.floats and bool(np.all(~(np.abs(array) > WHOLE))):
+            return array
     return None
 
 

@@ -31,7 +31,7 @@ def rows(iterable: Iterable[Any], *, names: Sequence[str] | None = None) -> Rows
     Tuples without `names` have the columns x, y and weight. What gives a new iterator each time, such as a list,
     can be read again; an iterator or a generator once.
     """
-    _check_names(names)
+    check_names(names)
     if isinstance(iterable, (str, bytes, bytearray, Mapping)) or not isinstance(iterable, Iterable):
         raise error(
             "U605",
@@ -231,7 +231,8 @@ def _emptied(rows: list[Row]) -> Iterator[Row]:
         yield rows.pop()
 
 
-def _check_names(names: object) -> None:
+def check_names(names: object) -> None:
+    """Refuse what cannot name the parts of a tuple: two of one name would be one column."""
     if names is None:
         return
     good = isinstance(names, (list, tuple)) and all(isinstance(name, str) and name for name in names)

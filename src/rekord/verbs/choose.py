@@ -17,6 +17,7 @@ from rekord.schema import Schema
 from rekord.schema.refuse import near_miss, shown
 from rekord.sources.base import Facts, Source
 from rekord.sources.frameworks import framework_of
+from rekord.sources.huggingface import huggingface
 from rekord.sources.records import Records
 from rekord.sources.rows import rows as rows_source
 
@@ -53,7 +54,8 @@ def as_source(
         return with_schema(detect(rows, layout=layout), schema, os.fspath(rows))
     framework = framework_of(rows)
     if framework is not None:
-        return framework(rows)  # type: ignore[no-any-return]
+        named = names is not None and framework is not huggingface  # whose columns have names already
+        return framework(rows, names=names) if named else framework(rows)  # type: ignore[no-any-return]
     module = type(rows).__module__.split(".")[0]
     if module == "pyarrow":
         from rekord.sources.arrow import arrow

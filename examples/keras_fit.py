@@ -1,0 +1,106 @@
+"""`model.fit` of Keras on a dataset of rekord, stopped in the middle of an epoch and gone on with."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+import rekord as rk
+
+CORNERS = ["top left", "top right", "bottom left", "bottom right"]
+SCHEMA = rk.Schema({"id": rk.Int64(), "image": rk.Image(format="png"), "label": rk.Label(CORNERS)})
+EPOCHS = 4
+# `y` is the only Label. class_weight="balanced" here would weigh the classes by how many records they have.
+READING = {"x": "image", "decode": True, "resize": (16, 16), "shuffle": True, "seed": 1}
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """Noise with a bright square in one of four corners."""
+    rng = np.random.default_rng(0)
+    for i in range(800):
+        image = rng.integers(0, 128, (16, 16, 3), np.uint8)
+        y, x = rng.integers(0, 4, 2) + np.multiply(8, divmod(i % 4, 2))
+        image[y : y + 5, x : x + 5] += 60
+        yield {"id": i, "image": image, "label": CORNERS[i % 4]}
+
+
+def new_model() -> Any:
+    keras.utils.set_random_seed(0)
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((16, 16, 3)),
+            layers.Rescaling(1 / 255),
+            layers.Conv2D(8, 3, strides=2, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(len(CORNERS)),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.003), loss, metrics=["accuracy"])
+    return model
+
+
+class Told(keras.callbacks.Callback):
+    """Prints the loss of each epoch, and stops after so many batches, as a cluster may do at any time."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        super().__init__()
+        self.stop_after, self.used = stop_after, 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.used += 1
+        self.model.stop_training = self.used == self.stop_after
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if self.used != self.stop_after:
+            print(f"epoch {epoch}: loss {logs['loss']:.3f}")
+
+
+def train(folder: Path, stop_after: int | None = None) -> float:
+    """Train until the end, or for `stop_after` batches; a run that was stopped before goes on where it was."""
+    data = rk.open(folder / "data")
+    position, weights = folder / "reader.json", folder / "model.keras"
+    told = Told(stop_after)
+    fit = {"shuffle": False, "verbose": 0, "callbacks": [told]}  # rekord shuffles: Keras need not
+    epoch = 0
+    if position.exists():
+        model = keras.saving.load_model(weights)  # the optimizer is in it
+        state = json.loads(position.read_text())
+        # Keras keeps the length of the first epoch for all, so the rest of one is a dataset of its own.
+        rest = data["train"].to_keras(32, state=state, **READING)
+        epoch = state["epoch"] + 1
+        model.fit(rest, initial_epoch=epoch - 1, epochs=epoch, **fit)
+    else:
+        model = new_model()
+    batches = data["train"].to_keras(32, epoch=epoch, **READING)
+    model.fit(batches, initial_epoch=epoch, epochs=EPOCHS, **fit)
+    if stop_after is not None:
+        model.save(weights)
+        position.write_text(json.dumps(batches.state_after(told.used)))  # which records come next
+        print(f"stopped after {told.used} steps")
+        return 0.0
+
+    held_out = data["val"].to_keras(32, **{**READING, "shuffle": False})
+    accuracy = float(model.evaluate(held_out, verbose=0, return_dict=True)["accuracy"])
+    print(f"validation accuracy: {accuracy:.3f}")
+    return accuracy
+
+
+def main(folder: Path) -> None:
+    parts = {"train": 0.8, "val": 0.2}
+    rk.write(rows(), folder / "data", schema=SCHEMA, split=parts, stratify="label", progress=False)
+    train(folder, stop_after=30)
+    train(folder)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        main(Path(sys.argv[1] if sys.argv[1:] else made))

@@ -1,0 +1,262 @@
+"""Rows from a tf.data pipeline: in columns where TensorFlow can batch them, one by one where it cannot."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from rekord.codec.columns import Ragged, Strings
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Schema
+from rekord.schema.refuse import shown
+from rekord.sources.base import Chunk, Columns, Facts, Row
+from rekord.sources.rows import PEEKED_BYTES, PEEKED_ROWS, check_names
+from rekord.sources.tf_columns import Leaf, features_of, flat_element, leaf_of, no_rows, values_of
+
+_BATCH_BYTES = 4 << 20
+_MOST_BATCH_ROWS = 4096
+_STRING_BATCH_ROWS = 64  # their length is not known before they are read, and images are strings too
+
+_QUICK_SECONDS = 10.0
+"""What was read in so short a time is read again, to find the row that failed."""
+
+# What a pipeline may do after `batch` without making rows of the batches again.
+_AFTER_BATCH = re.compile(r"_?(Parallel)?(Prefetch|Options|Cache|Take|Skip|Shuffle|Repeat|Shard|Map)Dataset")
+_BATCH = re.compile(r"_?((Parallel|Padded)?Batch|Rebatch)Dataset")
+
+
+def tf_data(dataset: Any, *, names: Sequence[str] | None = None) -> TfData:
+    """The elements of a tf.data.Dataset, one row each; it should not be batched.
+
+    Nested dicts join their names with `/`; the parts of a tuple are called `names` (x, y and weight unless told),
+    a single tensor x, and the parts of a tuple inside another structure are numbered.
+    """
+    if not hasattr(dataset, "element_spec"):
+        raise error(
+            "U605",
+            f"`tf_data` cannot read from a {type(dataset).__name__}",
+            expected="a tf.data.Dataset",
+            found=shown(dataset),
+            do="rk.sources.tf_data(dataset)",
+        )
+    check_names(names)
+    return TfData(dataset, names)
+
+
+class TfData:
+    """The source that `tf_data` makes."""
+
+    kind = "tf_data"
+
+    def __init__(self, dataset: Any, names: Sequence[str] | None) -> None:
+        self._dataset = dataset
+        self._names = None if names is None else tuple(names)
+        self._specs = flat_element(dataset.element_spec, self._names)
+        self._leaves = {name: leaf_of(name, spec) for name, spec in self._specs.items()}
+        # A rank that only the rows tell is none that TensorFlow could batch by.
+        self._in_columns = all(_batches(leaf) for leaf in self._leaves.values())
+        self._waiting: list[Row] = []  # rows that a look at the first ones took from a running iterator
+        self._running: Iterator[Row] | None = None
+        if _is_batched(dataset, list(self._leaves.values())):
+            warnings.warn(
+                "the elements of this tf.data pipeline are batches, and each becomes one row; "
+                "for a row of each sample give dataset.unbatch()",
+                stacklevel=_frames_of_rekord(),
+            )
+
+    def options(self) -> Mapping[str, Any]:
+        return {"names": None if self._names is None else list(self._names)}
+
+    def facts(self) -> Facts:
+        """The schema is that of the element specs; None where these do not tell enough."""
+        count = int(self._dataset.cardinality())
+        known = count if count >= 0 else None
+        extra = {"infinite": True} if count == -1 else {}
+        try:
+            schema = self._schema()
+        except RekordError:  # `peeked` says it, if nobody declares a schema that can hold these
+            schema = None
+        return Facts(layout="table", schema=schema, rows=known, extra=extra)
+
+    def peeked(self, limit_rows: int = PEEKED_ROWS, limit_bytes: int = PEEKED_BYTES) -> Schema:
+        """The schema of the element specs; what these do not tell is that of the first rows, which are not lost."""
+        schema = self._schema()
+        if schema is not None:
+            return schema
+        unknown = [name for name, leaf in self._leaves.items() if features_of(leaf) is None]
+        known: dict[str, Leaf] = {}
+        elements: list[dict[str, Any]] = []
+        running = self._elements()
+        taken_bytes = 0
+        while len(elements) < limit_rows and taken_bytes < limit_bytes:
+            element = next(running, None)
+            if element is None:
+                break
+            for name in unknown:
+                leaf = known.get(name)
+                tensor = element[name]
+                known[name] = self._leaves[name].seen(tensor) if leaf is None else leaf.merged(tensor)
+            elements.append(element)
+            taken_bytes += sum(map(_tensor_bytes, element.values()))
+        for name in unknown:
+            # Without any row there is nothing that could contradict.
+            self._leaves[name] = known.get(name, Leaf(name, "dense", self._leaves[name].dtype, ()))
+        self._waiting = [self._row(i, element) for i, element in enumerate(elements)]
+        self._running = (self._row(i, one) for i, one in enumerate(running, len(elements)))
+        schema = self._schema()
+        if schema is None:  # a size of 0 beside one that varies
+            raise no_rows(None, "values whose sizes can be restored", "empty ones of different sizes")
+        return schema
+
+    def rows(self) -> Iterator[Chunk]:
+        """All rows, in order."""
+        waiting, running = self._waiting, self._running
+        self._waiting, self._running = [], None
+        if running is not None:
+            return _chained(waiting, running)
+        if self._in_columns:
+            return self._batched()
+        return (self._row(i, element) for i, element in enumerate(self._elements()))
+
+    def _schema(self) -> Schema | None:
+        features = {}
+        for leaf in self._leaves.values():
+            columns = features_of(leaf)
+            if columns is None:
+                return None
+            twice = next((name for name in columns if name in features), None)
+            if twice is not None:
+                raise no_rows(twice, "columns of different names", "a part of a sparse tensor, and another")
+            features.update(columns)
+        return Schema(features)
+
+    def _batched(self) -> Iterator[Columns]:
+        varies = any(None in (leaf.dims or ()) for leaf in self._leaves.values())
+        size = _batch_rows(self._leaves, self._specs)
+        batches = self._dataset.ragged_batch(size) if varies else self._dataset.batch(size)
+        for place, batch in enumerate(self._watched(batches.prefetch(2), rows_each=size)):
+            columns = {name: _column(tensor) for name, tensor in flat_element(batch, self._names).items()}
+            rows = len(next(iter(columns.values()))) if columns else 0
+            yield Columns("", place * size, columns, rows)
+
+    def _elements(self) -> Iterator[dict[str, Any]]:
+        for element in self._watched(self._dataset, rows_each=1):
+            yield flat_element(element, self._names)
+
+    def _row(self, position: int, element: Mapping[str, Any]) -> Row:
+        values: dict[str, Any] = {}
+        for name, tensor in element.items():
+            values.update(values_of(self._leaves[name], tensor))
+        return Row("", position, values)
+
+    def _watched(self, dataset: Any, *, rows_each: int) -> Iterator[Any]:
+        """The elements; where the pipeline fails, the error says at which row."""
+        begun = monotonic()
+        elements = iter(dataset)
+        position = 0
+        while True:
+            try:
+                element = next(elements)
+            except StopIteration:
+                return
+            except Exception as failure:
+                row: int | None = position
+                if rows_each > 1:
+                    quick = monotonic() - begun < _QUICK_SECONDS
+                    row = self._failing_row(position, rows_each) if quick else None
+                raise _failed(failure, row, position, rows_each) from failure
+            yield element
+            position += rows_each
+
+    def _failing_row(self, position: int, rows_each: int) -> int | None:
+        """Which row it is that fails, if it fails once more: a batch does not tell."""
+        row = 0
+        try:
+            for _ in self._dataset.take(position + rows_each):
+                row += 1
+        except Exception:  # whatever it is, it was met before
+            return row if row >= position else None
+        return None
+
+
+def _failed(failure: Exception, row: int | None, position: int, rows_each: int) -> RekordError:
+    within = f"rows {position:,} to {position + rows_each - 1:,}"
+    return error(
+        "X538",
+        None if row is not None else f"a tf.data pipeline failed somewhere in {within}",
+        location=Location(row=row),
+        expected="every element of the pipeline",
+        found=_first_line(failure)[:60],
+        do="mend the pipeline, or pass such elements over: dataset.ignore_errors(log_warning=True)",
+    )
+
+
+def _first_line(failure: Exception) -> str:
+    """What TensorFlow says first, without the names of its nodes."""
+    text = re.sub(r"\{\{[^{}]*\}\}\s*", "", str(failure)).strip()
+    return text.split("\n", 1)[0].strip() or type(failure).__name__
+
+
+def _frames_of_rekord() -> int:
+    """How many calls above this one are rekord's own: a warning is about the line that called it."""
+    count, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("rekord."):
+        count, frame = count + 1, frame.f_back
+    return count
+
+
+def _is_batched(dataset: Any, leaves: Sequence[Leaf]) -> bool:
+    """Whether elements are batches: there is a `batch` near the end, and all tensors have one first dimension."""
+    if any(leaf.dims == () for leaf in leaves) or len({(leaf.dims or (None,))[0] for leaf in leaves}) != 1:
+        return False
+    while dataset is not None and not _BATCH.fullmatch(type(dataset).__name__):
+        passes = _AFTER_BATCH.fullmatch(type(dataset).__name__)
+        dataset = getattr(dataset, "_input_dataset", None) if passes else None
+    return dataset is not None
+
+
+def _batches(leaf: Leaf) -> bool:
+    """Whether a batch of these is a column: only the first dimension may vary."""
+    dims = leaf.dims
+    if dims is None or leaf.form != "dense" or None in dims[1:]:
+        return False
+    return leaf.dtype != "string" or dims in ((), (None,))
+
+
+def _batch_rows(leaves: Mapping[str, Leaf], specs: Mapping[str, Any]) -> int:
+    row_bytes = 0
+    for name, leaf in leaves.items():
+        if leaf.dtype == "string":
+            return _STRING_BATCH_ROWS
+        sizes = [64 if size is None else size for size in leaf.dims or ()]
+        row_bytes += int(np.prod(sizes, dtype=np.int64)) * int(specs[name].dtype.size)
+    return min(max(_BATCH_BYTES // max(row_bytes, 1), 1), _MOST_BATCH_ROWS)
+
+
+def _column(tensor: Any) -> Any:
+    if not hasattr(tensor, "row_splits"):
+        return tensor.numpy()
+    values = tensor.values.numpy()
+    strings = Strings.of(values.tolist()) if values.dtype == object else None
+    return Ragged(values if strings is None else strings, tensor.row_splits.numpy().astype(np.int64))
+
+
+def _tensor_bytes(tensor: Any) -> int:
+    """About how much memory a tensor takes."""
+    array = np.asarray(getattr(tensor, "flat_values", getattr(tensor, "values", tensor)).numpy())
+    return sum(map(len, array.ravel().tolist())) if array.dtype == object else array.nbytes
+
+
+def _chained(waiting: list[Row], running: Iterator[Row]) -> Iterator[Row]:
+    """The rows that wait, each let go before the next, then those that come."""
+    waiting.reverse()
+    while waiting:
+        yield waiting.pop()
+    yield from running
