@@ -12,11 +12,11 @@ FUZZ   := build/fuzz
 
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard core/*.h core/*.cc core/bind/*.h core/bind/*.cc docs/errors/*.md)
 
-.PHONY: help demo test test-cpp test-python lint format bench fuzz soak clean
+.PHONY: help demo test test-cpp test-python lint format docs bench fuzz soak clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
-	@echo "also: lint, format, bench, soak (tens of GB), fuzz (clang, long), clean"
+	@echo "also: lint, format, docs, bench, soak (tens of GB), fuzz (clang, long), clean"
 
 # pip before 25.1 does not know dependency groups, and resolves the test set for minutes.
 $(BIN)/python:
@@ -60,6 +60,14 @@ test-python: $(VENV)/.test $(VENV)/.package
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix src tests benchmarks
 	$(BIN)/ruff format src tests benchmarks
+
+$(VENV)/.docs: $(BIN)/python pyproject.toml
+	$(PIP) install --group docs
+	@touch $@
+
+# The site, in build/site. A broken link, a wrong anchor or an unknown name is an error.
+docs: $(VENV)/.docs
+	$(BIN)/zensical build --strict --clean
 
 bench: $(VENV)/.test $(VENV)/.package
 	$(BIN)/python benchmarks/run.py

@@ -217,6 +217,7 @@ CODES: dict[str, str] = {
     "X535": "records are to be read as rows, and there is no schema",
     "X536": "a file of a TFDS dataset cannot be read",
     "X537": "a TFDS feature has no like in a schema",
+    "X538": "a tf.data pipeline failed",
     "X539": "the elements of a dataset cannot become rows",
     # X54x: what `salvage` met
     "X540": "there is no intact record here",
@@ -240,6 +241,9 @@ CODES: dict[str, str] = {
     "X562": "the classes of records contradict each other",
     # X565 to X569: datasets made of others
     "X565": "no record is left for the new dataset",
+    # X575 to X577: training
+    "X575": "a checkpoint is damaged",
+    "X576": "the loss is no number any more",
     # X570 to X574: datasets that are edited
     "X570": "a dataset was changed while it was edited",
     "X571": "a list of labels names records that there are not",
@@ -346,6 +350,12 @@ CODES: dict[str, str] = {
     "U642": "a class has too few records for SMOTE",
     "U643": "feature vectors need more memory than SMOTE may have",
     "U644": "an augmentation cannot be done",
+    # U608, U609, U633 and U677 to U679: what `train` was asked for
+    "U608": "there is no baseline for these columns",
+    "U609": "a run cannot be gone on with",
+    "U633": "there is a run at the output already",
+    "U677": "a backend cannot be used for training",
+    "U678": "a target cannot be learned",
     # U626 to U629, U648 and U649: datasets that are edited
     "U626": "a dataset without a manifest cannot be edited",
     "U627": "files of others lie in a dataset that is to be replaced",

@@ -1,4 +1,4 @@
-"""The page about comparing datasets: its example runs, and its members, flags and codes are those that there are."""
+"""The page about comparing datasets: its members, flags and codes are those that there are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import typer
 
 import rekord as rk
-from rekord.cli.main import app, run
+from rekord.cli.main import app
 from rekord.codes import CODES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "diff.md").read_text(encoding="utf-8")
@@ -21,13 +21,6 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (code,) = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     exec(code, {"rk": rk})
     return tmp_path
-
-
-def test_the_transcript_is_what_the_command_prints(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command, *said = re.findall(r"^    (.*)$", TEXT, re.MULTILINE)
-    assert command == "$ rekord diff old new"
-    assert run(command.split()[2:]) == 1
-    assert capsys.readouterr().out.splitlines()[:-1] == said
 
 
 def test_the_members_are_those_of_the_document(example: Path) -> None:

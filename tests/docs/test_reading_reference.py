@@ -1,56 +1,24 @@
-"""The page about reading runs: its Python, its command lines, and what it says of arguments, calls and codes."""
+"""What the page about reading says of arguments, calls, compressed files, ranks, states and caches is so."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
-import typer
 
 import rekord as rk
-from rekord.cli.main import app, run
-from rekord.codes import CODES
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 PAGE = (FOLDER / "reading.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def table(heading: str) -> str:
     """The lines of a table, below the line that names its columns."""
     return PAGE.split(f"\n{heading}\n|---|---|\n", 1)[1].split("\n\n", 1)[0]
-
-
-def commands(transcript: str) -> list[tuple[str, str]]:
-    """Each command of a transcript, with what it prints."""
-    pieces = re.split(r"^\$ (.*)\n", transcript, flags=re.MULTILINE)
-    return list(zip(pieces[1::2], pieces[2::2], strict=True))
-
-
-def test_what_the_page_shows_is_what_happens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
-    blocks = BLOCK.findall(PAGE)
-    assert {kind for kind, _ in blocks} == {"python", "console"}
-    names: dict[str, Any] = {}
-    for kind, text in blocks:
-        if kind == "python":
-            exec(compile(text, "reading.md", "exec"), names)
-            assert capsys.readouterr().out.splitlines() == re.findall(r"# prints: (.*)", text)
-            continue
-        for command, shown in commands(text):
-            program, *arguments = shlex.split(command)
-            assert program == "rekord"
-            assert run(arguments) == 0
-            printed = capsys.readouterr()
-            assert (printed.out + printed.err).strip() == shown.strip()
 
 
 def test_the_table_of_arguments_is_that_of_batches() -> None:
@@ -71,18 +39,6 @@ def test_the_calls_and_fields_that_the_page_names_are_there() -> None:
     for kind in (rk.Ragged, rk.Strings, rk.Optional, rk.SparseColumn):
         (named,) = re.findall(rf"\| `rk\.{kind.__name__}`: (.*) \|", PAGE)
         assert [name for name in re.findall(r"`\.(\w+)", named) if not hasattr(kind, name)] == []
-
-
-def test_the_page_names_codes_verbs_flags_and_files_that_there_are() -> None:
-    assert set(re.findall(r"\b[A-Z]\d{3}\b", PAGE)) <= set(CODES)
-    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    assert set(re.findall(r"(?:`|\$ )rekord ([a-z]+)\b", PAGE)) <= set(verbs)
-    flags = {name for verb in verbs.values() for param in verb.params for name in param.opts}
-    assert set(re.findall(r"(--[a-z][a-z-]*)", PAGE)) <= flags
-    links = re.findall(r"\]\(([^)#]+)\)", PAGE)
-    assert [link for link in links if not (FOLDER / link).exists()] == []
-    headings = {line.lstrip("# ").lower().replace(" ", "-") for line in PAGE.splitlines() if line[:1] == "#"}
-    assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= headings
 
 
 def test_every_compressed_file_can_be_read_in_file_order_and_ours_in_any(tmp_path: Path) -> None:
@@ -155,3 +111,13 @@ def test_what_is_kept_of_foreign_files_is_in_the_cache_and_never_beside_them(
     assert [path.name for path in data.iterdir()] == ["a.tfrecord"]
     kept = list((tmp_path / "cache" / "index").iterdir()) if (tmp_path / "cache").exists() else []
     assert len(kept) == (1 if size_bytes >= 1 << 20 else 0)
+
+
+def test_bytes_that_are_no_utf8_are_read_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with rk.Writer("train.tfrecord", rk.Schema({"name": rk.Bytes()})) as writer:
+        writer.write({"name": "café".encode("latin-1")})
+    names = rk.open("train.tfrecord", schema=rk.Schema({"name": rk.Bytes()})).batches(32)
+    assert [name.decode("latin-1") for batch in names for name in batch["name"]] == ["café"]

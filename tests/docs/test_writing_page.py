@@ -1,4 +1,4 @@
-"""The page about writing: its keys, its flags, its files and its codes are those that there are."""
+"""The page about writing: its keys, its flags and its files are those that there are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import typer
 
 import rekord as rk
 from rekord.cli.main import app
-from rekord.codes import CODES
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "writing.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -46,10 +45,6 @@ def test_every_flag_on_the_page_is_one_of_the_command() -> None:
     assert said <= known
 
 
-def test_every_code_on_the_page_is_registered() -> None:
-    assert {"U619", "X512"} <= set(re.findall(r"\b[EXUH]\d{3}\b", TEXT)) <= set(CODES)
-
-
 def test_what_is_written_is_what_the_page_lists(tmp_path: Path) -> None:
     rows = [{"text": f"row {i}", "label": i % 2} for i in range(40)] + [{"text": 3, "label": 0}]
     schema = rk.Schema({"text": rk.Text(), "label": rk.Label(2)})
@@ -62,9 +57,3 @@ def test_what_is_written_is_what_the_page_lists(tmp_path: Path) -> None:
     expected = {name.replace("<split>", "train") for name in listed if "<shard>" not in name}
     expected |= {f".rekord/index/{shard}.arrow" for shard in shards}
     assert written == expected - {"label_map.pbtxt", ".rekord/remarks.jsonl"}
-
-
-def test_the_links_of_the_page_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)]+)\)", TEXT)
-    assert links
-    assert [link for link in links if not (PAGE.parent / link).exists()] == []

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import grain
 import jax
 import numpy as np
 import pytest
@@ -267,32 +265,3 @@ def test_two_devices_share_a_batch(split: Any) -> None:
         ["U663", "tfidf", 'map= with a function that makes it dense: batch["tfidf"].to_dense()'],
         ["U663", "image", "resize=(224, 224), so that all pictures have one size"],
     ]
-
-
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-def test_the_example_of_the_error_page_is_what_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    text = (DOCS / "errors" / "U663.md").read_text(encoding="utf-8")
-    found = re.search(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert found
-    with pytest.raises(rk.UsageError) as caught:
-        exec(found[1], {"rk": rk})
-    assert caught.value.message == found[2].rstrip("\n")
-
-
-def test_the_reference_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    schema = rk.Schema({"label": rk.Int64(), "size": rk.Float32(shape=(2,)), "name": rk.Text()})
-    rows = [{"label": i % 3, "size": [i, 1], "name": f"flower {i}"} for i in range(96)]
-    rk.write(rows, "data/flowers", schema=schema, progress=False)
-    text = (DOCS / "reference" / "jax.md").read_text(encoding="utf-8")
-    names: dict[str, Any] = {"rk": rk, "jax": jax, "np": np, "grain": grain}
-    for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        exec(block, names)
-    assert names["state"]["epoch"] == 2
-    assert len(names["feed"]) == 3
-    assert names["dataset"][0]["size"].shape == (32, 2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import io
 import json
-import re
 import subprocess
 import sys
 import threading
@@ -677,20 +676,6 @@ def test_without_tensorflow_the_extra_is_named(folder: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == "U602 pip install 'rekord[tensorflow]'\n" * 2
-
-
-def test_the_examples_of_the_page_run(split: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = Path(__file__).parents[2] / "docs" / "reference" / "tensorflow.md"
-    examples = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(examples) >= 4
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    columns = {"point": rng.random((64, 2)).astype(np.float32), "label": np.arange(64) % 2}
-    schema = rk.Schema({"point": rk.Float32((2,)), "label": rk.Label(["no", "yes"])})
-    rk.write(columns, "data", schema=schema, shards=2, progress=False)
-    names: dict[str, Any] = {"rk": rk, "tf": tf, "train_step": lambda batch: None}
-    for example in examples:
-        exec(example, names)
 
 
 def test_strings_and_columns_are_what_was_compared(split: Any) -> None:

@@ -6,7 +6,6 @@ Each script runs in a Python of its own: other frameworks, once imported, warn w
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -357,24 +356,3 @@ print(json.dumps([before, told, ids(running)]))
 """,
     )
     assert found == [5, {"row": 7, "code": "U607"}, expected(place, 0)[1:]]
-
-
-def test_the_reference_page_runs(tmp_path: Path) -> None:
-    schema = rk.Schema({"label": rk.Int64(), "size": rk.Float32(shape=(2,)), "name": rk.Text()})
-    rows = [{"label": i % 3, "size": [i, 1], "name": f"flower {i}"} for i in range(96)]
-    rk.write(rows, tmp_path / "data" / "flowers", schema=schema, progress=False)
-    page = Path(__file__).parents[2] / "docs" / "reference" / "torch.md"
-    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    told = run(
-        tmp_path / "data" / "flowers",
-        f"""
-import os
-from torch.utils.data import BatchSampler, DistributedSampler
-os.chdir({str(tmp_path)!r})
-names = dict(globals())
-for block in {blocks!r}:
-    exec(block, names)
-print(json.dumps([names["state"]["epoch"], names["state"]["consumed"], len(names["batch"]["label"])]))
-""",
-    )
-    assert told == [2, 96, 16]

@@ -3,9 +3,11 @@
 What a page may hold:
 
 - A block of `python` runs, in one namespace for the whole page. Where a block of `text` follows at once, that is what
-  it must print; an error that ends it is part of that, as rekord says it or as `Kind: message`.
+  it must print; an error that ends it is part of that, as rekord says it or as `Kind: message`. Comments such as
+  `# prints: 3` say the same line by line.
 - A block of `python`, `text`, `csv`, … with `title="name"` is not run: it becomes a file of that name.
-- A block of `console` holds commands after `$ ` and what each prints. `rekord` runs in this process, others in a shell.
+- A block of `console` holds commands after `$ ` and what each prints. `rekord` runs in this process, others
+  in a shell.
 - A comment `<!-- setup … -->` is Python that runs and that no reader sees.
 
 Times are not compared. A `…` stands for anything within a line, and on a line of its own for any lines.
@@ -20,7 +22,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 _PIECE = re.compile(
     r"^<!-- setup\n(?P<setup>.*?)^-->$|^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
 )
+_PRINTS = re.compile(r"# prints: (.*)")
 _TITLE = re.compile(r'title="([^"]+)"')
 # How long something took, as `1 ms`, `1.1 s` or `2 min 5 s`.
 _DURATION = re.compile(r"\b(?:less than )?(?:\d+ min )?\d+(?:\.\d+)? m?s\b")
@@ -70,9 +73,12 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-def run_page(path: Path) -> int:
-    """Run a page in the current folder, and give how many of its blocks ran or became files."""
-    space: dict[str, Any] = {"__name__": "page"}
+def run_page(path: Path, given: Mapping[str, Any] | None = None) -> int:
+    """Run a page in the current folder, and give how many of its blocks ran or became files.
+
+    `given` are names that the page takes for granted.
+    """
+    space: dict[str, Any] = {"__name__": "page", **(given or {})}
     done = 0
     for block in blocks(path.read_text(encoding="utf-8")):
         where = f"{path.name}, line {block.line}"
@@ -80,8 +86,9 @@ def run_page(path: Path) -> int:
             _put(block)
         elif block.kind in ("python", "setup"):
             printed = _executed(block, path, space)
-            if block.prints is not None:
-                _compare(printed, block.prints, where)
+            promised = block.prints or "".join(f"{line}\n" for line in _PRINTS.findall(block.body))
+            if promised:
+                _compare(printed, promised, where)
         elif block.kind == "console":
             for command, shown in commands(block.body):
                 _compare(_typed(command), shown, f"{where}: {command}")
@@ -159,3 +166,7 @@ def _pattern(expected: str) -> str:
 def _plain(text: str) -> str:
     lines = [line.rstrip() for line in _DURATION.sub("TIME", text).strip().splitlines()]
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    run_page(Path(sys.argv[1]))

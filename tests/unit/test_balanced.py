@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -420,28 +419,3 @@ def test_a_view_of_a_list_column_is_balanced_by_its_own_records(tmp_path: Path) 
 
 
 # What is written about it.
-
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(
-        rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
-
-
-@pytest.mark.parametrize("code", ["U665", "U666", "U667", "U668"])
-def test_the_example_of_a_page_is_what_is_said(code: str, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    page = DOCS / "errors" / f"{code}.md"
-    failure = refused(code, lambda: exec(blocks(page, "python")[0], {"rk": rk}))
-    assert failure.message == blocks(page, "text")[0].rstrip("\n")
-
-
-def test_the_page_about_balance_runs_as_it_stands(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    page = DOCS / "reference" / "balance.md"
-    scope: dict[str, Any] = {}
-    for block in blocks(page, "python"):
-        exec(block, scope)
-    assert capsys.readouterr().out == "".join(blocks(page, "text"))

@@ -151,17 +151,3 @@ def test_a_very_long_key_is_cut(place: Path, capsys: pytest.CaptureFixture[str])
     Path("long.tfrecord").write_bytes(data)
     assert run(["doctor", "long.tfrecord"]) == 1
     assert max(map(len, capsys.readouterr().out.splitlines())) < 500
-
-
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "doctor.md"
-
-
-def test_the_transcripts_of_the_reference_page_are_real(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    blocks = PAGE.read_text(encoding="utf-8").split("```text\n$ rekord ")[1:]
-    assert len(blocks) >= 2
-    for block in blocks:
-        command, _, expected = block.split("\n```")[0].partition("\n")
-        run(command.split())
-        assert capsys.readouterr().out.rstrip() == expected.rstrip()

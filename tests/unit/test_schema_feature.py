@@ -306,3 +306,28 @@ def test_bfloat16_without_ml_dtypes_keeps_its_name(monkeypatch):
 )
 def test_a_near_miss_is_two_edits_away_or_the_same_when_folded(name, meant):
     assert near_miss(name, ["image/encoded", "label"]) == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "meant"),
+    [
+        ("nope", "core", None),  # two letters of four
+        ("txet", "text", "text"),  # two letters in each other's place are one slip
+        ("dig", "dog", "dog"),
+        ("dip", "dog", None),
+        ("ids", "id", "id"),
+        ("id", "ids", None),
+        ("X", "x", "x"),
+        ("y", "x", None),
+        ("--nope", "--core", None),  # the dashes are no letters
+        ("labelel", "label", "label"),
+        ("k" * 300, "k" * 299, None),  # too long to have been typed
+        ("-", "_/", None),
+    ],
+)
+def test_the_fewer_letters_a_name_has_the_nearer_a_near_miss_must_be(name, known, meant):
+    assert near_miss(name, [known]) == meant
+
+
+def test_of_several_near_misses_the_nearest_is_meant():
+    assert near_miss("lable", ["labels", "label", "table"]) == "label"
