@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import inspect
 import json
 import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from rekord.cli.render import clean, cut
@@ -124,7 +126,7 @@ def ratio(option: str, *, do: str) -> Callable[[object], float]:
 
 @dataclass(frozen=True)
 class FileFunction:
-    """A function of a file, known by the whole text of it: what it calls may have changed too."""
+    """An object of a file that can be called, known by the whole text of it: what it calls may have changed too."""
 
     func: Callable[[Mapping[str, Any]], Any]
     args: tuple[str]  # the digest of the file, which makes it part of the plan
@@ -133,7 +135,7 @@ class FileFunction:
         return self.func(row)
 
 
-def function(text: str | None) -> FileFunction | None:
+def function(text: str | None) -> Callable[[Mapping[str, Any]], Any] | None:
     """The function that `FILE.py:NAME` names."""
     if text is None:
         return None
@@ -168,6 +170,8 @@ def function(text: str | None) -> FileFunction | None:
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(module)  # other processes do not know the file
+    if isinstance(found_function, FunctionType) and inspect.unwrap(found_function).__module__ == module_name:
+        return found_function  # as if it were imported, so that Python can go on with what was begun here
     return FileFunction(found_function, (hashlib.sha256(source.encode()).hexdigest(),))
 
 

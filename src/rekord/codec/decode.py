@@ -11,18 +11,22 @@ import numpy.typing as npt
 from rekord import _core
 from rekord._core import Fault, Problem
 from rekord.codec.assemble import assemble, refused
-from rekord.codec.plan import CodecPlan, Field, compile_plan
+from rekord.codec.plan import CodecPlan, Field, Group, compile_plan
+from rekord.codec.remedies import other_key, other_kind
 from rekord.errors import RekordError, error
 from rekord.faults import is_wire_fault, wire_error
 from rekord.location import Location
 from rekord.schema import Bytes, Float32, Int64, Label, Schema, Text
+from rekord.schema.refuse import near_misses
 
 Value: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float32] | list[bytes] | None"
 """What a Feature holds: int64 or float32 values, byte strings, or nothing where no kind is set."""
 
 _WITH_SHAPE = (Int64, Float32, Bytes, Text, Label)
 _LISTS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
-_DECLARE = {1: "rk.Bytes()", 2: "rk.Float32()", 3: "rk.Int64()"}
+_KINDS = {1: "bytes", 2: "float", 3: "int64"}
+_MOST_COMPARED = 1000
+_MOST_NAMED = 3
 _INFER = "rekord infer PATH -o schema.json      (reads all records), then open with that schema"
 _IDLE_BYTES = 1 << 20
 
@@ -74,8 +78,8 @@ def row_error(plan: CodecPlan, problem: Problem, slot: int, payload: bytes) -> R
         return wire_error(problem)
     if problem.fault == Fault.UNKNOWN_KEY:
         return _unknown_key(problem, payload)
-    field, key = _field_of(plan, slot)
-    words = _words(field, key, problem)
+    field, key, group = _field_of(plan, slot)
+    words = _words(field, key, problem, _Beside(plan, group, payload))
     failure = refused(field, *words[:2], row=None, expected=words[2], found=words[3], do=words[4])
     failure.location = failure.location.within(payload_offset=problem.at or None)
     if plan.inferred:
@@ -84,18 +88,50 @@ def row_error(plan: CodecPlan, problem: Problem, slot: int, payload: bytes) -> R
     return failure
 
 
-def _words(field: Field, key: str, problem: Problem) -> tuple[str, str, str, str, str]:
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What else is in a payload that was refused: looked at only where there is something to say of it."""
+
+    plan: CodecPlan
+    group: Group
+    payload: bytes
+
+    @property
+    def is_step(self) -> bool:
+        return self.group is self.plan.steps
+
+    def stored(self) -> dict[str, Any]:
+        """What the payload holds beside the key that was refused; nothing where that cannot be said."""
+        try:
+            found = decode(self.payload, kind="example" if self.plan.steps is None else "sequence")
+        except RekordError:
+            return {}
+        if isinstance(found, SequenceExample):
+            return found.steps if self.is_step else found.context
+        return dict(found)
+
+    def near(self, key: str) -> list[str]:
+        """Keys that no column has, and that are nearly the one which is missing."""
+        known = {slot.key for slot in self.group.slots}
+        others = [one for one, value in self.stored().items() if value is not None and one not in known]
+        return near_misses(key, others[:_MOST_COMPARED])[:_MOST_NAMED]
+
+
+def _words(field: Field, key: str, problem: Problem, beside: _Beside) -> tuple[str, str, str, str, str]:
     """(code, what, expected, found, do)"""
     name, declared = field.name, type(field.feature).__name__
     stored = "" if key == name else f" (stored as `{key}`)"
     match problem.fault:
         case Fault.MISSING:
+            near = beside.near(key)
             return (
                 "D401",
                 f"`{name}`{stored} is missing, and the schema requires it",
                 f"a value under `{key}`",
-                "no such key, or one without a kind",
-                f"declare `{name}` with optional=True or default=…, or write the records again with it",
+                f"no such key, but {_listed(near)}" if near else "no such key, or one without a kind",
+                other_key(name, key, near[0])
+                if near
+                else f"declare `{name}` with optional=True or default=…, or write the records again with it",
             )
         case Fault.WRONG_COUNT:
             shape = field.feature.shape
@@ -112,12 +148,13 @@ def _words(field: Field, key: str, problem: Problem) -> tuple[str, str, str, str
                 else f"declare `{name}` as rk.Bytes(shape=(None,)), or write the records again",
             )
         case Fault.WRONG_KIND:
+            kind, values = _KINDS[problem.found], beside.stored().get(key, ())
             return (
                 "D403",
                 f"`{name}`{stored} is stored as {_LISTS[problem.found]}, the schema says {declared}",
                 _LISTS[problem.expected],
                 _LISTS[problem.found],
-                f"declare `{name}` as {_DECLARE[problem.found]}, or write the records again",
+                other_kind(name, field.feature, key, kind, values, step=beside.is_step),
             )
         case _:
             return (
@@ -133,6 +170,11 @@ def _values(count: int) -> str:
     return f"{count:,} value" if count == 1 else f"{count:,} values"
 
 
+def _listed(keys: list[str]) -> str:
+    shown = [f"`{key[: 60 // len(keys)]}`" for key in keys]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
 def _unknown_key(problem: Problem, payload: bytes) -> RekordError:
     key = payload[problem.expected : problem.expected + problem.found].decode("utf-8", "replace")
     shown = key if len(key) <= 60 else key[:57] + "…"
@@ -146,13 +188,13 @@ def _unknown_key(problem: Problem, payload: bytes) -> RekordError:
     )
 
 
-def _field_of(plan: CodecPlan, slot: int) -> tuple[Field, str]:
+def _field_of(plan: CodecPlan, slot: int) -> tuple[Field, str, Group]:
     group, index = plan.context, slot
     if index >= len(group.slots) and plan.steps is not None:
         index -= len(group.slots)
         group = plan.steps
     field = group.field_of(index)
-    return field, field.slots[index - field.first].key
+    return field, field.slots[index - field.first].key, group
 
 
 def _decode_row(payload: bytes, plan: CodecPlan) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -107,8 +108,14 @@ def _flat(feature: Feature, value: Any, shape: tuple[int | None, ...]) -> Stored
 def _partitioned(feature: Feature, value: Any) -> tuple[Stored, ...]:
     """Values of several ragged levels: all of them flat, and the row lengths of each inner level."""
     lengths: list[Stored] = []
-    level = _parts(value, feature, 0)
     inner = len(feature.record_keys("x")) - 1
+    if isinstance(value, np.ndarray) and value.ndim > inner and value.dtype != object:
+        # In an array all lists of a level are as long: a picture of floats has millions of values to walk over.
+        sizes = value.shape
+        lengths = [np.full(prod(sizes[: i + 1]), sizes[i + 1], np.int64) for i in range(inner)]
+        flat = value.reshape(prod(sizes[: inner + 1]), *sizes[inner + 1 :])
+        return (_flat(feature, flat, feature.shape[inner:]), *lengths)
+    level = _parts(value, feature, 0)
     for depth in range(inner):
         parts = [_parts(part, feature, depth + 1) for part in level]
         lengths.append(np.array([len(part) for part in parts], np.int64))

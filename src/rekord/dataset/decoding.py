@@ -20,7 +20,7 @@ from rekord.dataset.shards import Shards
 from rekord.errors import RekordError
 from rekord.faults import frame_error
 from rekord.location import Location
-from rekord.records.slabs import Segment, SlabReader
+from rekord.records.slabs import Segment, SlabReader, payload_at
 
 Made = TypeVar("Made")
 Pictures: TypeAlias = "Callable[[dict[str, Column]], dict[str, Column]] | None"
@@ -175,7 +175,7 @@ class _Decoder:
             failure = frame_error(frame, record=where.record or 0, offset=where.offset or 0)
             failure.location = where
             return _explained(failure)
-        payload = bytes(segment.slab.view()[segment.begin + consumed + _core.HEADER_BYTES : segment.end])
+        payload = payload_at(segment.slab, segment.begin + consumed)
         failure = row_error(self._plan, *row, payload)
         failure.location = failure.location.within(path=where.path, record=where.record, offset=where.offset)
         return failure

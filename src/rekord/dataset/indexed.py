@@ -15,6 +15,7 @@ from rekord.dataset.shards import Shards
 from rekord.errors import RekordError
 from rekord.faults import frame_error
 from rekord.location import Location
+from rekord.records.slabs import payload_at
 
 
 class IndexedDecoder:
@@ -39,7 +40,7 @@ class IndexedDecoder:
         size = gathered.size_bytes
         consumed, _, frame, row = self._batch.feed(gathered.slab, 0, size, size, len(ids))
         if frame is not None or row is not None:
-            raise self._failure(ids, gathered.slab, consumed, size, frame, row)
+            raise self._failure(ids, gathered.slab, consumed, frame, row)
         try:
             batch = assemble(self._plan, self._batch.take(), len(ids))
             return batch if self._pictures is None else self._pictures(batch)
@@ -55,14 +56,13 @@ class IndexedDecoder:
         ids: Ids,
         slab: _core.Slab,
         consumed: int,
-        size: int,
         frame: _core.Problem | None,
         row: tuple[_core.Problem, int] | None,
     ) -> RekordError:
         where = self._shards.where(int(ids[self._batch.rows]))
         self._batch.take()  # the rows before it go with it
         if row is not None:
-            payload = bytes(slab.view()[consumed + _core.HEADER_BYTES : size])
+            payload = payload_at(slab, consumed)
             failure = row_error(self._plan, *row, payload)
             failure.location = failure.location.within(**where.to_dict())
             return failure

@@ -96,7 +96,17 @@ class Encoding:
             try:
                 self._append(row, copy, values)
             except DataError as failure:
+                self._say_what_map_needs(failure)
                 self.bad.refuse(failure, self._place(row))
+
+    def _say_what_map_needs(self, failure: DataError) -> None:
+        """A column that only the function knows can be declared nowhere but in a schema."""
+        hinted = (failure.do or "").startswith("did you mean")
+        if failure.code == "E309" and self._job.function is not None and self._job.inferred and not hinted:
+            failure.do = (
+                "say what `map=` returns with schema= (--schema FILE): "
+                "without it, the columns are those of the rows before"
+            )
 
     def _append(self, row: Row, copy: int, values: Mapping[str, Any]) -> None:
         job = self._job
@@ -109,7 +119,13 @@ class Encoding:
         if rule.from_source and SPLIT not in job.schema:
             values = {name: value for name, value in values.items() if name != SPLIT}
         if job.select is not None:
-            values = {name: values[name] for name in job.select if name in values}
+            given = values
+            values = {name: given[name] for name in job.select if name in given}
+            if job.inferred and job.function is not None:
+                # What it adds is refused further on, not lost here.
+                values |= {
+                    name: one for name, one in given.items() if name not in job.schema and name != SPLIT
+                }
         passed = None
         if job.layout.looks:
             derived = job.layout.derive(values, job.verify)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ class Job:
     cut: CutRule
     template: str  # of shard names: {split}, {shard:05d}, {shards:05d}
     function: RowFunction | None = None
+    inferred: bool = False  # the schema is that of the source's rows, before the function
     key: str | None = None
     index: tuple[str, ...] = ()
     select: tuple[str, ...] | None = None  # the columns of the source that the layout wants; None: all
@@ -148,9 +150,15 @@ def plan_of(job: Job, facts: Facts) -> Plan:
 
 
 def function_digest(function: Callable[..., Any]) -> str:
-    """What a function does, as far as its own text and the values that it carries say."""
+    """What a function does, as far as its text and the values that it carries say.
+
+    Of one that was imported, the text is that of its whole file: what it calls there may have changed too. A script
+    may change around the functions that it defines itself: the call that asks for this is among what changes.
+    """
     digest = hashlib.sha256()
-    for text in _told(function, 0):
+    name = inspect.unwrap(function).__module__ if isinstance(function, FunctionType) else "__main__"
+    file = None if name == "__main__" else _source(sys.modules.get(name))
+    for text in (*_told(function, 0), file or ""):
         digest.update(f"{len(text)}:{text}".encode("utf-8", "backslashreplace"))
     return digest.hexdigest()[:16]
 

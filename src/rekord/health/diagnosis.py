@@ -65,7 +65,8 @@ class Parsed:
     ok: bool
     records_affected: int = 0
     tensorflow_error: str | None = None
-    works: str | None = None  # the text of a feature that parses every record; None where there is none
+    works: str | None = None
+    """The text of a feature that parses every record, behind its key where that is another one; None without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

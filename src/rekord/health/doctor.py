@@ -102,6 +102,7 @@ def doctor_place(
     case = Case(
         asked=asked,
         schema=schema or declared,
+        listed=place.schema,
         spec=None if look is None else look.spec,
         compression={} if listing is None else _compression(listing),
         files=[FileFacts(path) for path in place.paths],
@@ -163,11 +164,7 @@ def _spec_look(schema: Schema | None, spec: Any) -> SpecLook | None:
 
 def _as_declared(case: Case) -> frozenset[str]:
     """The keys that are of the kind that a schema says: whoever declared it meant it."""
-    kinds_of = {
-        key: kind
-        for column, feature in ({} if case.schema is None else case.schema.features).items()
-        for key, kind in zip(feature.record_keys(column), feature.record_kinds(), strict=True)
-    }
+    kinds_of = case.declared_kinds()
     profiles = (*case.profile.keys.values(), *case.profile.steps.values())
     return frozenset(each.key for each in profiles if list(each.kinds) == [kinds_of.get(each.key)])
 

@@ -32,6 +32,13 @@ class Segment:
     offset: int  # of the first frame in the stream
 
 
+def payload_at(slab: _core.Slab, begin: int) -> bytes:
+    """The payload of the frame that begins there, one that has been verified."""
+    view = slab.view()
+    length = int.from_bytes(view[begin : begin + 8], "little")
+    return bytes(view[begin + _core.HEADER_BYTES : begin + _core.HEADER_BYTES + length])
+
+
 class SlabReader:
     """One pass over one record file, segment after segment.
 

@@ -8,6 +8,7 @@ from rekord.errors import RekordError, error
 from rekord.location import Location
 
 _SHOWN_CHARACTERS = 60
+_TYPED_CHARACTERS = 200
 
 
 def refuse(
@@ -33,13 +34,28 @@ def shown(value: object) -> str:
 
 
 def near_miss(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `name` was probably meant to be: two edits away at most, or the same when folded."""
-    best: tuple[int, str] | None = None
+    """The candidate that `name` was probably meant to be."""
+    return next(iter(near_misses(name, candidates)), None)
+
+
+def near_misses(name: str, candidates: Iterable[str]) -> list[str]:
+    """The candidates that `name` may have been meant to be, the nearest first.
+
+    They are the same when folded, or two edits away at most; of a short name, where two edits leave nothing of what
+    was meant, one, and of one with less than three letters none. What is too long to be typed was not mistyped.
+    """
+    folded = _folded(name)
+    if not folded or len(name) > _TYPED_CHARACTERS:
+        return []
+    limit = 2 if len(folded) >= 5 else 1 if len(folded) >= 3 else 0
+    found: list[tuple[int, str]] = []
     for candidate in candidates:
-        distance = 0 if _folded(candidate) == _folded(name) else _edits(name, candidate, limit=2)
-        if distance <= 2 and (best is None or distance < best[0]):
-            best = distance, candidate
-    return best[1] if best else None
+        if len(candidate) > _TYPED_CHARACTERS:
+            continue
+        distance = 0 if _folded(candidate) == folded else _edits(name, candidate, limit=limit)
+        if distance <= limit:
+            found.append((distance, candidate))
+    return [candidate for _, candidate in sorted(found, key=lambda one: one[0])]
 
 
 def _folded(name: str) -> str:
@@ -47,14 +63,19 @@ def _folded(name: str) -> str:
 
 
 def _edits(a: str, b: str, *, limit: int) -> int:
-    """The edit distance between two names, or anything above `limit` where it is above."""
+    """The edit distance between two names, or anything above `limit` where it is above.
+
+    An edit is a letter more, less or another, or two neighbours in each other's place.
+    """
     if abs(len(a) - len(b)) > limit:
         return limit + 1
-    row = list(range(len(b) + 1))
+    above, row = [0], list(range(len(b) + 1))
     for i, left in enumerate(a, 1):
-        before, row[0] = row[0], i
+        before, above, row = above, row, [i]
         for j, right in enumerate(b, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (left != right))
-        if min(row) > limit:
+            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (left != right)))
+            if i > 1 and j > 1 and left == b[j - 2] and a[i - 2] == right:
+                row[j] = min(row[j], before[j - 2] + 1)
+        if min(row) > limit and min(above) >= limit:
             return limit + 1
     return row[-1]

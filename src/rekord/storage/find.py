@@ -12,7 +12,7 @@ from typing import Any
 
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.schema.refuse import shown
+from rekord.schema.refuse import near_miss, shown
 from rekord.storage.files import LOCAL, Entry, Stat, Storage
 from rekord.storage.remote import CHECK_ADDRESS, is_remote
 
@@ -276,7 +276,7 @@ def _missing(path: str, storage: Storage) -> RekordError:
     else:
         if first_missing != path.rstrip("/"):
             found = f"nothing at {first_missing} either"
-        near = _nearest(name, siblings[:_SIBLINGS_LOOKED_AT])
+        near = near_miss(name, sorted(siblings[:_SIBLINGS_LOOKED_AT]))
         if near is not None:
             likely = f"`{near}` is meant: it is there, and its name is nearly the same"
             do = f"use {shlex.quote(os.path.join(folder, near))}"
@@ -292,30 +292,3 @@ def _root(path: str) -> str:
 def _split(path: str, root: str) -> tuple[str, str]:
     folder, name = os.path.split(path[len(root) :].rstrip("/"))
     return root + folder, name
-
-
-def _nearest(name: str, others: list[str]) -> str | None:
-    """The name that a slip of the hand turns into `name`: two edits at most, or another case or separator."""
-    slips = [(_slip(name, other), other) for other in others]
-    near = [(slip, os.fsencode(other), other) for slip, other in slips if slip <= 2 and slip < len(name)]
-    return min(near)[2] if near else None
-
-
-def _slip(a: str, b: str) -> int:
-    """The edit distance, exact up to 2; names that differ in case and separators only are at distance 0."""
-    if _folded(a) == _folded(b):
-        return 0
-    if abs(len(a) - len(b)) > 2:
-        return 3
-    row = list(range(len(b) + 1))
-    for i, left in enumerate(a, 1):
-        above, row = row, [i]
-        for j, right in enumerate(b, 1):
-            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (left != right)))
-        if min(row) > 2:
-            return 3
-    return row[-1]
-
-
-def _folded(name: str) -> str:
-    return re.sub(r"[-_/]", "_", name.lower())

@@ -115,6 +115,7 @@ def prepare(
             do="leave `.repeat()` out, or say how many rows: limit=10_000",
         )
     chosen, select = _layout(source, facts, schema, layout, masks)
+    inferred = schema is None and isinstance(chosen, Plain)
     if own_splits and split is None and facts.splits:
         split = "source"
     rule = split_rule(split, by=split_by, stratify=stratify, known=facts.splits)
@@ -141,6 +142,7 @@ def prepare(
         cut=cut,
         template=shard_template(place, name, format),
         function=map,
+        inferred=inferred,
         key=key,
         index=index_columns(chosen.schema, index),
         select=select,

@@ -55,7 +55,7 @@ def rewrite(
     survive ends it, unless `lossy`. `rename={"old": "new"}` changes the name of a column, and its key in the record
     unless the schema declares one. `drop` or `keep` say which columns are left, and `fill={"score": 0.0}` what
     stands in for missing values. `schema` says all of that at once: the columns that are to be, each cast to what it
-    declares. All names are those of before; `transforms` (`rk.transforms`) come last.
+    declares. All names are those of before, of columns or of their keys; `transforms` (`rk.transforms`) come last.
 
     The dataset appears when it is complete, and after a crash the same call goes on where it stopped.
     """

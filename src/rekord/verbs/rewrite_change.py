@@ -91,10 +91,10 @@ def change_of(
     fill: Mapping[str, Any] | None,
     lossy: bool,
 ) -> Change:
-    """What was asked for, of records of the schema `before`. Names are those that columns have there."""
-    casts, renames = _mapping("cast", cast), _mapping("rename", rename)
-    fills = _mapping("fill", fill)
-    kept = _kept(before, _names("drop", drop), None if keep is None else _names("keep", keep))
+    """What was asked for, of records of the schema `before`. Names are those of its columns, or of their keys."""
+    casts, renames = _mapping("cast", cast, before), _mapping("rename", rename, before)
+    fills = _mapping("fill", fill, before)
+    kept = _kept(before, _names("drop", drop, before), None if keep is None else _names("keep", keep, before))
     if schema is not None:
         if kept != list(before) or renames:
             raise _refused("schema", "`schema` says all columns", "leave drop=, keep= and rename= out")
@@ -294,20 +294,26 @@ def _rebuilt(before: Schema, features: Mapping[str, Feature], steps: set[str] | 
     )
 
 
-def _mapping(name: str, given: Any) -> dict[str, Any]:
+def _column(name: str, before: Schema) -> str:
+    """The column that a name stands for: its own, or that of the key which it is stored under."""
+    stored = [column for column, feature in before.items() if feature.record_keys(column) == (name,)]
+    return stored[0] if name not in before and len(stored) == 1 else name
+
+
+def _mapping(name: str, given: Any, before: Schema) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not all(isinstance(column, str) for column in given):
         raise _refused(name, f"{shown(given)} names no columns", f'{name}={{"column": …}}')
-    return dict(given)
+    return {_column(column, before): value for column, value in given.items()}
 
 
-def _names(name: str, given: Any) -> list[str]:
+def _names(name: str, given: Any, before: Schema) -> list[str]:
     if given is None:
         return []
     if isinstance(given, (str, bytes)) or not all(isinstance(column, str) for column in given):
         raise _refused(name, f"{shown(given)} is no list of columns", f'{name}=["column"]')
-    return list(given)
+    return [_column(column, before) for column in given]
 
 
 def _refused(name: str, why: str, do: str, *, feature: str | None = None) -> RekordError:

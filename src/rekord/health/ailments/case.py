@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rekord.codec.remedies import rewriting
 from rekord.health.ailments.profile import MOST_PLACES, Profile, Tally
 from rekord.health.ailments.raw_shapes import RawShapes
 from rekord.health.ailments.unset import Unset
@@ -13,7 +14,7 @@ from rekord.health.ailments.words import count
 from rekord.health.diagnosis import Diagnosis, Place, worst
 from rekord.health.finding import Finding, Severity
 from rekord.schema import Schema
-from rekord.schema.base import Feature
+from rekord.schema.base import Feature, Kind
 from rekord.schema.spec import SequenceSpec, Spec
 
 _MOST_GROUPS = 1000
@@ -61,6 +62,7 @@ class Case:
 
     asked: str
     schema: Schema | None = None
+    listed: Schema | None = None  # by which `rewrite` of the same place names columns
     spec: Spec | SequenceSpec | None = None  # what TensorFlow is asked to parse
     compression: Mapping[str, str] = field(default_factory=dict)  # by file name, as a manifest says
     files: list[FileFacts] = field(default_factory=list)
@@ -91,9 +93,37 @@ class Case:
             for column, feature in self.schema.context.items():
                 yield feature.record_keys(column)[0], feature
 
+    def keys_of_columns(self) -> dict[str, tuple[str, ...]]:
+        """The record keys of each column of the schema."""
+        features = {} if self.schema is None else self.schema.features
+        return {column: feature.record_keys(column) for column, feature in features.items()}
+
+    def declared_kinds(self) -> dict[str, Kind]:
+        """The kind of each record key that the schema declares."""
+        return {
+            key: kind
+            for column, feature in ({} if self.schema is None else self.schema.features).items()
+            for key, kind in zip(feature.record_keys(column), feature.record_kinds(), strict=True)
+        }
+
+    def rewriting(self, option: str, key: str, to: str) -> str | None:
+        """The command that changes a key in a copy of the files; None where `rewrite` has no name for it."""
+        if self.listed is None:
+            return rewriting(option, key, to)
+        for column, feature in self.listed.context.items():
+            # A key that is declared stays what it is when its column gets another name.
+            if feature.record_keys(column) == (key,) and (option != "rename" or feature.key is None):
+                return rewriting(option, column, to)
+        return None
+
     def groups(self, code: str) -> list[Group]:
         """The findings of a code, a group a file."""
         return [group for facts in self.files for (each, _), group in facts.groups.items() if each == code]
+
+    def groups_about(self, code: str, key: str) -> list[Group]:
+        """The findings of a code about a key, or about the column that is stored under it."""
+        names = {key, *(column for column, keys in self.keys_of_columns().items() if key in keys)}
+        return [group for group in self.groups(code) if any(each.feature in names for each in group.first)]
 
     def place(self, tally: Tally) -> str:
         """The path of what a tally counted: the file, or what was asked about where there are several."""

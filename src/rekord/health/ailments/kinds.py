@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rekord.codec.remedies import EXACT_FLOAT32
 from rekord.health.ailments.case import Case
 from rekord.health.ailments.profile import KeyProfile, Stored, Tally
 from rekord.health.ailments.raw_shapes import CHANNELS, HEIGHTS, WIDTHS
-from rekord.health.ailments.words import count, joined, named, number, rewriting, some
+from rekord.health.ailments.words import count, either, joined, named, number, some
 from rekord.health.diagnosis import Diagnosis
 
 LISTS = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
@@ -69,15 +70,18 @@ def _texts_alone(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
 
 def mixed(case: Case, profile: KeyProfile, tensorflow_error: str | None = None) -> Diagnosis:
     """One key, several kinds: the fewer records are the odd ones."""
-    main = profile.main
+    declared = case.declared_kinds().get(profile.key)
+    main = (
+        declared and profile.kinds.get(declared)
+    ) or profile.main  # a schema outvotes any number of records
     assert main is not None
     odd = [stored for stored in profile.kinds.values() if stored is not main]
     tally = odd[0].tally if len(odd) == 1 else _joined([stored.tally for stored in odd])
     whole = odd[0].all_whole and main.kind == "int64"
     numeric = odd[0].kind == "bytes" and odd[0].numeric and main.kind != "bytes"
-    kind, castable = _one_kind(main, odd)
+    kind, castable = _one_kind(main, odd, declared)
     how = {"int64": "int(value)", "float": "float(value)", "bytes": "bytes"}[kind]
-    cast = rewriting("cast", profile.key, "int64" if kind == "int64" else "float32")
+    cast = case.rewriting("cast", profile.key, "int64" if kind == "int64" else "float32")
     by_file = len(case.files) > 1 and tally.files < len(case.files)
     return case.diagnosis(
         "H820",
@@ -96,19 +100,21 @@ def mixed(case: Case, profile: KeyProfile, tensorflow_error: str | None = None) 
         likely="these files came from another pipeline than the others"
         if by_file
         else "the writer took the kind from each value instead of from a schema",
-        do=(f"{cast}; and " if castable else "")
+        do=(f"{cast}; and " if castable and cast and not profile.step else "")
         + f"write {named(profile.key)} as {LISTS[kind]} in every record: {how}",
         tensorflow_error=tensorflow_error,
     )
 
 
-def _one_kind(main: Stored, odd: list[Stored]) -> tuple[str, bool]:
+def _one_kind(main: Stored, odd: list[Stored], declared: str | None) -> tuple[str, bool]:
     """The kind that a key should have in every record, and whether a cast gets there without loss."""
     if len(odd) > 1:
         return main.kind, False
     other = odd[0]
     if {main.kind, other.kind} == {"int64", "float"}:
         floats = main if main.kind == "float" else other
+        if main.kind == "int64" and not floats.all_whole and declared == "int64":
+            return "int64", False
         return ("int64" if main.kind == "int64" and floats.all_whole else "float"), True
     if main.kind == "int64":
         return main.kind, bool(other.texts) and all(text.lstrip("+-").isdigit() for text in other.texts or ())
@@ -129,7 +135,7 @@ def float_labels(case: Case, key: str, stored: Stored, tensorflow_error: str | N
         ],
         ruled_out=["no sign of a regression target: no value has a fraction"] if means_label(key) else [],
         likely="the column was float when it was written, as pandas makes of ints beside missing values",
-        do=f"{rewriting('cast', key, 'int64')}; or read tf.float32 and cast with tf.cast(x, tf.int64)",
+        do=either(case.rewriting("cast", key, "int64"), "read tf.float32 and cast with tf.cast(x, tf.int64)"),
         tensorflow_error=tensorflow_error,
     )
 
@@ -144,7 +150,7 @@ def float_dims(case: Case, key: str, stored: Stored, tensorflow_error: str | Non
         feature=key,
         evidence=[f"float_list; values such as {stored.low:.1f}, all whole"],
         likely="height and width went through a float, as after a division or in a data frame",
-        do=f"{rewriting('cast', key, 'int64')}; or read tf.float32 and cast with tf.cast(x, tf.int64)",
+        do=either(case.rewriting("cast", key, "int64"), "read tf.float32 and cast with tf.cast(x, tf.int64)"),
         tensorflow_error=tensorflow_error,
     )
 
@@ -204,7 +210,12 @@ def ints_for_floats(case: Case, key: str, stored: Stored, tensorflow_error: str 
         ],
         ruled_out=["not damage: the lists are whole, and TensorFlow converts no kinds"],
         likely="the values happened to be whole when the writer looked at their type",
-        do=f"read {named(key)} as tf.int64 and cast with tf.cast(x, tf.float32); or write float(value)",
+        do=either(
+            case.rewriting("cast", key, "float32")
+            if max(-stored.low, stored.high) <= EXACT_FLOAT32 or not stored.values
+            else None,
+            f"read {named(key)} as tf.int64 and cast with tf.cast(x, tf.float32)",
+        ),
         tensorflow_error=tensorflow_error,
     )
 

@@ -97,7 +97,7 @@ def _from_zero(case: Case, key: str, stored: Stored) -> Diagnosis:
 
 
 def _of_findings(case: Case, code: str, key: str) -> Tally | None:
-    groups = [group for group in case.groups(code) if any(each.feature == key for each in group.first)]
+    groups = case.groups_about(code, key)
     return tally_of(groups) if groups else None
 
 
@@ -148,8 +148,8 @@ def _by_case(names: list[str]) -> bool:
 def _ignore_in_masks(case: Case, key: str, mask: Mask) -> Iterator[Diagnosis]:
     groups = [
         group
-        for group in case.groups("H767")
-        if any(each.feature == key and re.search(r"\b255\b", each.found or "") for each in group.first)
+        for group in case.groups_about("H767", key)
+        if any(re.search(r"\b255\b", each.found or "") for each in group.first)
     ]
     if not groups or mask.classes > _IGNORE:
         return

@@ -45,6 +45,12 @@ def diagnose(case: Case, known: list[Diagnosis], read: frozenset[str]) -> Iterat
     """
     explained = {(code, each.feature) for each in known for code in _EXPLAINS.get(each.code, ())}
     explained |= {(code, key) for code in _UNUSUAL for key in read}
+    by_key: dict[str | None, set[str]] = {}
+    for code, key in explained:
+        by_key.setdefault(key, set()).add(code)
+    for column, keys in case.keys_of_columns().items():
+        # Findings about a column are explained by diagnoses of all its keys.
+        explained |= {(code, column) for code in set.intersection(*(by_key.get(key, set()) for key in keys))}
     left: dict[tuple[str, str | None], list[Group]] = {}
     for facts in (*case.files, *case.beside):
         for (code, feature), group in facts.groups.items():

@@ -55,7 +55,7 @@ def _declared(case: Case, key: str, tensor: Tensor, stored: Stored) -> Iterator[
     if not bad:
         return
     length = max(bad, key=lambda each: bad[each])
-    groups = [group for group in case.groups("D406") if any(each.feature == key for each in group.first)]
+    groups = case.groups_about("D406", key)
     tally = tally_of(groups) if groups else stored.tally
     sample = next((value for _, value in stored.samples if len(value) == length), b"")
     ratio = length / elements if elements else 0.0

@@ -9,7 +9,7 @@ from rekord.health.ailments import kinds, raw_bytes
 from rekord.health.ailments.case import Case
 from rekord.health.ailments.profile import KeyProfile, Stored
 from rekord.health.ailments.spec_look import SpecLook, Verdict
-from rekord.health.ailments.words import count, named, rewriting, written
+from rekord.health.ailments.words import count, either, named, written
 from rekord.health.diagnosis import Diagnosis, Parsed
 from rekord.schema.refuse import near_miss
 from rekord.schema.spec import (
@@ -50,8 +50,14 @@ def parsed(case: Case, look: SpecLook) -> Iterator[Parsed]:
             ok=not verdict.bad,
             records_affected=verdict.bad.records,
             tensorflow_error=verdict.error,
-            works=None if works is None else feature_source(works),
+            works=None if works is None else _named_source(case, verdict, works),
         )
+
+
+def _named_source(case: Case, verdict: Verdict, works: SpecFeature) -> str:
+    """The text of a feature that works, with the key where that is another one."""
+    meant = _renamed(case, verdict)
+    return feature_source(works) if meant is None else f"{written(meant)}: {feature_source(works)}"
 
 
 def working_spec(case: Case, look: SpecLook) -> str:
@@ -146,7 +152,7 @@ def _missing(case: Case, verdict: Verdict, profile: KeyProfile | None) -> Diagno
         ],
         ruled_out=["not damage: the records without it are intact"],
         likely=f"{named(meant)} is meant" if meant else None,
-        do=f"read {written(meant)} instead; or {rewriting('rename', meant, name)}"
+        do=either(f"read {written(meant)} instead", case.rewriting("rename", meant, name))
         if meant
         else _mend(case, verdict, f"write {named(name)} into every record"),
         tensorflow_error=verdict.error,

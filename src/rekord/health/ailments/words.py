@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 
 _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
@@ -41,9 +40,9 @@ def written(key: str) -> str:
     return f'"{named(key)[1:-1]}"'
 
 
-def rewriting(option: str, key: str, to: str) -> str:
-    """The command that makes a mended copy, as a shell takes it: `rekord rewrite IN OUT --cast label=int64`."""
-    return f"rekord rewrite IN OUT --{option} {shlex.quote(f'{named(key)[1:-1]}={to}')}"
+def either(*ways: str | None) -> str:
+    """Several ways to mend something, the best first."""
+    return "; or ".join(way for way in ways if way)
 
 
 def some(values: Iterable[object], most: int = 4) -> str:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rekord.codes import CODES
 from rekord.health.finding import Finding, Severity
 from rekord.health.keyed import KeyedBatch
-from rekord.schema.refuse import near_miss
 
 MOST_FEATURES = 100
 SHOWN_CHARACTERS = 60
-_LEAST_COMPARED_CHARACTERS = 3
-_MOST_COMPARED_CHARACTERS = 200
 
 
 def found_at(
@@ -77,14 +74,3 @@ def named(key: str) -> str:
 def of_records(count: int) -> str:
     """So many records, in words."""
     return f"{count:,} record" if count == 1 else f"{count:,} records"
-
-
-def meant_by(key: str, known: Iterable[str]) -> str | None:
-    """The known key that a key was probably meant to be.
-
-    Two letters are two edits away from any other two, and a name too long to be typed was not mistyped.
-    """
-    lengths = range(_LEAST_COMPARED_CHARACTERS, _MOST_COMPARED_CHARACTERS + 1)
-    if len(key) not in lengths:
-        return None
-    return near_miss(key, [each for each in known if len(each) in lengths])

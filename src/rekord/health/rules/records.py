@@ -13,8 +13,9 @@ from rekord.health.rule import Repeated
 from rekord.health.rules import values, words
 from rekord.health.rules.cells import Cells, Mask, there
 from rekord.health.rules.expected import ExpectedColumn, ExpectedKey, compiled
-from rekord.health.rules.once import Once, meant_by, named
+from rekord.health.rules.once import Once, named
 from rekord.schema import Schema
+from rekord.schema.refuse import near_miss
 
 _MOST_COMPARED = 1000
 
@@ -64,7 +65,7 @@ class SchemaRule:
         if (step, key) not in self._meant:
             if len(self._meant) >= _MOST_COMPARED:
                 return None  # names that nobody could have mistyped so often
-            self._meant[step, key] = meant_by(key, self._expected.steps if step else self._expected.context)
+            self._meant[step, key] = near_miss(key, self._expected.steps if step else self._expected.context)
         return self._meant[step, key]
 
     def _note_stranger(self, batch: KeyedBatch, key: str, *, step: bool, explained: Mask | None) -> None:

@@ -21,8 +21,9 @@ from rekord.health.rules.majority import (
     places,
     records_with,
 )
-from rekord.health.rules.once import Once, meant_by, named, of_records
+from rekord.health.rules.once import Once, named, of_records
 from rekord.health.rules.words import LISTS
+from rekord.schema.refuse import near_miss
 
 _MOST_COMPARED = 1000
 _DIGITS = re.compile(r"\d+")
@@ -135,7 +136,7 @@ class MajorityRule:
             # Names that count are no slips: `x_1` beside `x_2`.
             bare = _DIGITS.sub("#", key)
             common = [k for s, k in self._common if s == step and _DIGITS.sub("#", k) != bare]
-            near = meant_by(key, common)
+            near = near_miss(key, common)
         self._meant[place] = near
         return near
 

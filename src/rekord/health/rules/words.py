@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rekord.codec.remedies import other_key, other_kind
 from rekord.health.rules.cells import Cells
 from rekord.health.rules.expected import ExpectedColumn, ExpectedKey
 from rekord.health.rules.once import named
@@ -17,7 +18,6 @@ from rekord.schema.dtypes import dtype_name
 Said = dict[str, Any]
 
 LISTS = {"bytes": "bytes_list", "float": "float_list", "int64": "int64_list"}
-_DECLARE = {"bytes": "rk.Bytes()", "float": "rk.Float32()", "int64": "rk.Int64()"}
 _WITH_SHAPE = (Int64, Float32, Bytes, Text, Label)
 _MOST_PIXEL = 255
 
@@ -43,7 +43,7 @@ def missing(column: ExpectedColumn, key: str, instead: str | None) -> Said:
             "message": f"{whose} is missing, and the record has {named(instead)}: did you mean {named(key)}?",
             "expected": f"a value under {named(key)}",
             "found": f"{named(instead)}, which the schema lacks",
-            "do": f"write the records again with {named(key)}, or declare key={instead[:60]!r}",
+            "do": other_key(column.name, key, instead),
         }
     return {
         "message": f"{whose} is missing, and the schema requires it",
@@ -81,7 +81,9 @@ def wrong_kind(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cell
         "expected": LISTS[key.kind],
         "found": LISTS[found.kind] + looks,
         "likely": likely,
-        "do": f"declare {named(column.name)} as {_DECLARE[found.kind]}, or write the records again",
+        "do": other_kind(
+            column.name, column.feature, key.key, found.kind, found.value(cell), step=column.step
+        ),
     }
 
 
