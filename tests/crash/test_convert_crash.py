@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import interrupted
 import pytest
+from interrupted import DEATHS, ERRORS
 
 from rekord.errors import DatasetError
 from rekord.testing import Crash, Fault, FaultyStorage
@@ -24,49 +25,25 @@ JOBS: dict[str, dict[str, Any]] = {
     "serial": {"limit": 100, "shuffle": True, "shards": 2},
     "serial in order": {"limit": 100, "shards": 2},
 }
-DEATHS: list[Fault] = ["crash", "short write then crash", "power loss"]
-ERRORS: dict[Fault, int] = {"enospc": errno.ENOSPC, "eio": errno.EIO}
 
 
-class Place:
-    """A source, the steps and the bytes of its uninterrupted conversion, and places for interrupted ones."""
+class Place(interrupted.Place):
+    """A source, and conversions of it."""
 
     def __init__(self, folder: Path, options: dict[str, Any]) -> None:
-        self.folder = folder
         self.options = options
         root = folder / "source"
         root.mkdir()
         (root / "a.txt").write_text(numbered_lines(9) + ("! bad\n" if "on_bad_row" in options else ""))
         (root / "b.txt").write_text(numbered_lines(7, start=40))
         self.source = NumberedFiles(str(root))
-        storage = FaultyStorage()
-        (folder / "whole").mkdir()
-        self.run(folder / "whole" / "data", storage)
-        self.steps = storage.operations
-        self.bytes = tree(folder / "whole" / "data")
-        self.count = 0
+        super().__init__(folder)
 
     def run(self, out: Path, storage: FaultyStorage | None = None, **more: Any) -> Any:
         options = {**self.options, **more}
         return (
             converted(self.source, out, options, storage) if storage else converted(self.source, out, options)
         )
-
-    def new(self) -> Path:
-        self.count += 1
-        folder = self.folder / str(self.count)
-        folder.mkdir()
-        return folder / "data"
-
-    def assert_absent_or_whole(self, out: Path) -> None:
-        if out.exists():
-            assert tree(out) == self.bytes
-
-    def assert_next_run_ends_it(self, out: Path) -> None:
-        self.run(out)
-        assert tree(out) == self.bytes
-        assert strays(out) == []
-        shutil.rmtree(out.parent)
 
 
 @pytest.fixture(params=JOBS)
@@ -94,16 +71,7 @@ def test_the_job_has_several_parts_and_shards_and_every_kind_of_step(place: Plac
 
 @pytest.mark.parametrize("fault", DEATHS)
 def test_dying_at_any_step_is_made_good_by_the_next_run(place: Place, fault: Fault) -> None:
-    for step, operation in enumerate(place.steps, 1):
-        if fault == "short write then crash" and operation.name != "write":
-            continue  # there is no half of it: the same as a crash
-        out = place.new()
-        storage = FaultyStorage(fail_at=step, fault=fault)
-        with pytest.raises(Crash):
-            place.run(out, storage)
-        assert len(storage.operations) == step, "a dead process does nothing more"
-        place.assert_absent_or_whole(out)
-        place.assert_next_run_ends_it(out)
+    place.assert_deaths_are_made_good(fault)
 
 
 @pytest.mark.parametrize("fault", ERRORS)
@@ -112,13 +80,7 @@ def test_an_error_at_any_step_is_told_and_made_good_by_the_next_run(place: Place
     for step, operation in enumerate(place.steps, 1):
         if "on_bad_row" not in place.options and (operation.name in grows) != (fault == "enospc"):
             continue  # one job meets both at every step, the others the one that is to be expected
-        out = place.new()
-        with pytest.raises(DatasetError) as caught:
-            place.run(out, FaultyStorage(fail_at=step, fault=fault))
-        assert (caught.value.code, caught.value.found) == ("X504", os.strerror(ERRORS[fault]))
-        assert str(caught.value.location.path).startswith(str(out.parent))
-        place.assert_absent_or_whole(out)
-        place.assert_next_run_ends_it(out)
+        place.assert_an_error_is_told_and_made_good(step, fault)
 
 
 def test_dying_again_while_going_on_is_made_good_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

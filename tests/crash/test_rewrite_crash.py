@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import interrupted
 import pytest
+from interrupted import DEATHS, ERRORS
 
 import rekord as rk
 from rekord.errors import DatasetError
@@ -44,26 +43,18 @@ SPLIT: dict[str, Any] = {
     "workers": 1,
     "fresh": False,
 }
-DEATHS: list[Fault] = ["crash", "short write then crash", "power loss"]
-ERRORS: dict[Fault, int] = {"enospc": errno.ENOSPC, "eio": errno.EIO}
 
 
-class Place:
-    """A dataset, the steps and the bytes of what is made of it, and places for interrupted runs."""
+class Place(interrupted.Place):
+    """A dataset, and what is made of it."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.folder = folder
         self.name = name
         self.old = folder / "in"
         rows = [{"x": i, "name": "n" * (i % 7), "label": i % 3} for i in range(30)]
         rk.write(rows, self.old, schema=SCHEMA, shards=3, progress=False)
         self.old_bytes = tree(self.old)
-        storage = FaultyStorage()
-        (folder / "whole").mkdir()
-        self.run(folder / "whole" / "data", storage)
-        self.steps = storage.operations
-        self.bytes = tree(folder / "whole" / "data")
-        self.count = 0
+        super().__init__(folder)
 
     def run(self, out: Path, storage: FaultyStorage | None = None) -> None:
         if self.name == "split":
@@ -72,22 +63,9 @@ class Place:
             asked = Asked(**REWRITES[self.name], workers=1)
             prepare_rewrite([self.old], out, asked, storage=storage).run(progress=False)
 
-    def new(self) -> Path:
-        self.count += 1
-        folder = self.folder / str(self.count)
-        folder.mkdir()
-        return folder / "data"
-
-    def assert_absent_or_whole(self, out: Path) -> None:
-        if out.exists():
-            assert tree(out) == self.bytes
-
     def assert_next_run_ends_it(self, out: Path) -> None:
-        self.run(out)
-        assert tree(out) == self.bytes
+        super().assert_next_run_ends_it(out)
         assert tree(self.old) == self.old_bytes
-        assert strays(out) == []
-        shutil.rmtree(out.parent)
 
 
 @pytest.fixture(params=[*REWRITES, "split"])
@@ -100,28 +78,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("fault", DEATHS)
 def test_dying_at_any_step_is_made_good_by_the_next_run(place: Place, fault: Fault) -> None:
     assert sum(name.endswith((".tfrecord", ".tfrecord.gz")) for name in place.bytes) >= 2
-    for step, operation in enumerate(place.steps, 1):
-        if fault == "short write then crash" and operation.name != "write":
-            continue  # there is no half of it: the same as a crash
-        out = place.new()
-        storage = FaultyStorage(fail_at=step, fault=fault)
-        with pytest.raises(Crash):
-            place.run(out, storage)
-        assert len(storage.operations) == step, "a dead process does nothing more"
-        place.assert_absent_or_whole(out)
-        place.assert_next_run_ends_it(out)
+    place.assert_deaths_are_made_good(fault)
 
 
 @pytest.mark.parametrize("fault", ERRORS)
 def test_an_error_at_any_step_is_told_and_made_good_by_the_next_run(place: Place, fault: Fault) -> None:
     for step in range(1, len(place.steps) + 1, 3 if fault == "enospc" else 5):
-        out = place.new()
-        with pytest.raises(DatasetError) as caught:
-            place.run(out, FaultyStorage(fail_at=step, fault=fault))
-        assert (caught.value.code, caught.value.found) == ("X504", os.strerror(ERRORS[fault]))
-        assert str(caught.value.location.path).startswith(str(out.parent))
-        place.assert_absent_or_whole(out)
-        place.assert_next_run_ends_it(out)
+        place.assert_an_error_is_told_and_made_good(step, fault)
 
 
 def test_finished_shards_are_not_copied_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

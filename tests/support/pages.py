@@ -5,7 +5,8 @@ What a page may hold:
 - A block of `python` runs, in one namespace for the whole page. Where a block of `text` follows at once, that is what
   it must print; an error that ends it is part of that, as rekord says it or as `Kind: message`. Comments such as
   `# prints: 3` say the same line by line.
-- A block of `python`, `text`, `csv`, … with `title="name"` is not run: it becomes a file of that name.
+- A block of `python`, `text`, `csv`, … with `title="name"` is not run: it becomes a file of that name, and a module
+  that the page can import.
 - A block of `console` holds commands after `$ ` and what each prints. `rekord` runs in this process, others
   in a shell.
 - A comment `<!-- setup … -->` is Python that runs and that no reader sees.
@@ -79,23 +80,39 @@ def run_page(path: Path, given: Mapping[str, Any] | None = None) -> int:
     `given` are names that the page takes for granted.
     """
     space: dict[str, Any] = {"__name__": "page", **(given or {})}
-    done = 0
-    for block in blocks(path.read_text(encoding="utf-8")):
-        where = f"{path.name}, line {block.line}"
-        if block.title is not None:
-            _put(block)
-        elif block.kind in ("python", "setup"):
-            printed = _executed(block, path, space)
-            promised = block.prints or "".join(f"{line}\n" for line in _PRINTS.findall(block.body))
-            if promised:
-                _compare(printed, promised, where)
-        elif block.kind == "console":
-            for command, shown in commands(block.body):
-                _compare(_typed(command), shown, f"{where}: {command}")
-        else:
-            continue
-        done += 1
-    return done
+    with _importing_from(Path.cwd()):
+        return sum(_done(block, path, space) for block in blocks(path.read_text(encoding="utf-8")))
+
+
+def _done(block: Block, path: Path, space: dict[str, Any]) -> bool:
+    """Run a block or make a file of it; False where it is only to be read."""
+    where = f"{path.name}, line {block.line}"
+    if block.title is not None:
+        _put(block)
+    elif block.kind in ("python", "setup"):
+        printed = _executed(block, path, space)
+        promised = block.prints or "".join(f"{line}\n" for line in _PRINTS.findall(block.body))
+        if promised:
+            _compare(printed, promised, where)
+    elif block.kind == "console":
+        for command, shown in commands(block.body):
+            _compare(_typed(command), shown, f"{where}: {command}")
+    else:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _importing_from(folder: Path) -> Iterator[None]:
+    """Modules of a folder can be imported, as where Python is started in it, and are forgotten afterwards."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name, module in list(sys.modules.items()):
+            if Path(getattr(module, "__file__", None) or "/").parent == folder:
+                del sys.modules[name]
 
 
 def commands(transcript: str) -> Iterator[tuple[str, str]]:

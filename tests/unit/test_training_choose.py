@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from training_rows import Row, Written, picture, refusal, split_of
 
 import rekord as rk
 from rekord.training.choose import choose
@@ -19,36 +19,14 @@ from rekord.training.targets import check_target
 
 PAGES = Path(__file__).parents[2] / "docs" / "errors"
 
-Row = dict[str, Any]
-Written = Callable[..., Any]
-
-
-def picture(value: int, size: tuple[int, int] = (16, 16), mode: str = "RGB") -> bytes:
-    file = io.BytesIO()
-    Image.new(mode, size, value if mode == "L" else (value, 255 - value, 0)).save(file, "PNG")
-    return file.getvalue()
-
 
 @pytest.fixture
 def written(tmp_path: Path) -> Written:
-    def write(rows: list[Row], schema: dict[str, Any] | rk.Schema | None = None) -> Any:
-        declared = rk.Schema(schema) if isinstance(schema, dict) else schema or rk.infer(rows)
-        with rk.Writer(tmp_path / "train.tfrecord", declared) as writer:
-            for row in rows:
-                writer.write(row)
-        return rk.open(tmp_path / "train.tfrecord", declared)["train"]
-
-    return write
+    return partial(split_of, tmp_path / "train.tfrecord")
 
 
 def dataset(rows: list[Row], out: Path, **options: Any) -> Any:
     return rk.write(rows, out, progress=False, **options)["train"]
-
-
-def refusal(call: Callable[[], object]) -> rk.RekordError:
-    with pytest.raises(rk.RekordError) as caught:
-        call()
-    return caught.value
 
 
 def inputs_of(task: Any) -> dict[str, str]:
@@ -482,6 +460,31 @@ def test_pictures_that_nobody_declared_are_found_in_the_records(tmp_path):
         "image/class/text": "says the class in words, and would give `image/class/label` away",
         "image/segmentation/class/encoded": "pictures that no rk.Mask declares",
     }
+
+
+def test_masks_that_nobody_declared_are_no_classes_and_the_remedy_works(tmp_path):
+    declared = rk.layouts.deeplab(classes=3, ignore=255).schema
+    stored = rk.Schema(
+        {one.key: rk.Int64() if isinstance(one, rk.Int64) else rk.Bytes() for one in declared.values()}
+    )
+    (tmp_path / "foreign").mkdir()
+    with rk.Writer(tmp_path / "foreign/train.tfrecord", stored) as writer:
+        for i in range(8):
+            sizes = {"image/height": 16, "image/width": 16, "image/channels": 3}
+            pixels = {
+                "image/encoded": picture(i),
+                "image/segmentation/class/encoded": picture(i % 2, mode="L"),
+            }
+            writer.write({name: {**sizes, **pixels}.get(name, b"png") for name in stored})
+    foreign = rk.open(tmp_path / "foreign")["train"]
+    for label in (None, "image/segmentation/class/encoded"):
+        failure = refusal(lambda label=label: choose(foreign, label=label))
+        assert (failure.code, failure.location.feature) == ("U608", "image/segmentation/class/encoded")
+        assert failure.found == "Bytes that are pictures"
+        assert "rk.layouts.deeplab(classes=N, ignore=255).schema" in failure.do
+    rk.rewrite(tmp_path / "foreign", tmp_path / "mended", schema=declared, progress=False)
+    task = choose(rk.open(tmp_path / "mended")["train"])
+    assert (task.kind, task.target, len(task.classes), task.ignore) == ("segmentation", "mask", 3, 255)
 
 
 def test_steps_of_whole_numbers_are_tokens_and_other_steps_are_left_out(written):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from training_rows import Written, picture, refusal, split_of
 
 import rekord as rk
 from rekord.training.choose import choose
@@ -20,26 +21,10 @@ from rekord.training.encoder import Encoder, Spec, Step
 from rekord.training.learning import learn
 from rekord.training.task import Input, Task
 
-Row = dict[str, Any]
-Written = Callable[..., Any]
-
-
-def picture(value: int, size: tuple[int, int] = (16, 16), mode: str = "RGB") -> bytes:
-    file = io.BytesIO()
-    Image.new(mode, size, value if mode == "L" else (value, 255 - value, 0)).save(file, "PNG")
-    return file.getvalue()
-
 
 @pytest.fixture
 def written(tmp_path: Path) -> Written:
-    def write(rows: list[Row], schema: dict[str, Any] | rk.Schema | None = None) -> Any:
-        declared = rk.Schema(schema) if isinstance(schema, dict) else schema or rk.infer(rows)
-        with rk.Writer(tmp_path / "train.tfrecord", declared) as writer:
-            for row in rows:
-                writer.write(row)
-        return rk.open(tmp_path / "train.tfrecord", declared)["train"]
-
-    return write
+    return partial(split_of, tmp_path / "train.tfrecord")
 
 
 def encoder_of(split: Any, columns: list[str] | None = None, **options: Any) -> Encoder:
@@ -51,12 +36,6 @@ def steps(split: Any, encoder: Encoder, batch_size: int = 1000, **options: Any) 
         batch_size, map=lambda batch: {"step": encoder(batch)}, **encoder.reading(), **options
     )
     return [batch["step"] for batch in batches]
-
-
-def refusal(call: Callable[[], object]) -> rk.RekordError:
-    with pytest.raises(rk.RekordError) as caught:
-        call()
-    return caught.value
 
 
 def test_numbers_stand_side_by_side_and_what_is_missing_or_strange_is_bounded(written):
@@ -103,6 +82,15 @@ def test_numbers_that_float32_does_not_hold_become_the_largest_that_was_seen(wri
     split = written(rows, {"x": rk.Tensor("float64"), "label": rk.Label(2)})
     (step,) = steps(split, encoder_of(split))
     assert step.x["numbers"][:4, 0].tolist() == [2.0**60, 5, 5, 2.0**60]
+
+
+def test_numbers_that_float32_cannot_square_leave_the_others_as_they_are(written):
+    values = [1.0, 2.0, 3.0, -3.4e38, 3.0, 2.0]
+    split = written([{"x": x, "label": i % 2} for i, x in enumerate(values)])
+    encoder = encoder_of(split)
+    assert encoder.mean.tolist() == pytest.approx([2.2])
+    assert encoder.variance.tolist() == pytest.approx([0.56])
+    assert steps(split, encoder)[0].x["numbers"][:, 0].tolist() == [1, 2, 3, 1, 3, 2]
 
 
 def test_a_column_without_any_number_is_zero(written):
@@ -184,10 +172,10 @@ def test_very_large_tokens_share_their_ids(written):
     rows = [{"ids": [2**40 + i], "label": i % 2} for i in range(20)]
     split = written(rows, {"ids": rk.Int64(shape=(None,)), "label": rk.Label(2)})
     encoder = encoder_of(split)
-    assert encoder.specs["tokens_0"].size == 1_000_000
+    assert encoder.specs["tokens_0"].size == 65_536
     ids = np.concatenate([step.x["tokens_0"] for step in steps(split, encoder)])
     assert ids.min() >= 2
-    assert ids.max() < 1_000_000
+    assert ids.max() < 65_536
     assert len(np.unique(ids)) == 20
 
 
@@ -280,6 +268,28 @@ def test_masks_follow_their_image_and_keep_what_is_ignored(written):
     assert (step.y.dtype, step.y.shape, step.x["image"].shape) == (np.int32, (3, 32, 56), (3, 32, 56, 3))
     assert np.unique(step.y).tolist() == [0, 2, 255]
     assert encoder_of(split, image_size=(60, 64)).image_size == (64, 64)
+
+
+@pytest.mark.parametrize(
+    ("ignore", "expected"), [(None, "ids below 3"), (255, "ids below 3, or 255, which is ignored")]
+)
+def test_pixels_of_no_class_are_refused_before_a_framework_meets_them(written, ignore, expected):
+    masks = [np.full((16, 16), i % 3, np.uint8) for i in range(6)]
+    masks[4][3, 5] = 77
+    stored = {"image": rk.Image(), "mask": rk.Mask(classes=256)}
+    split = written([{"image": picture(0), "mask": mask} for mask in masks], stored)
+    task = Task(
+        "segmentation",
+        (Input("image", "image"),),
+        "mask",
+        classes=("0", "1", "2"),
+        values=None,
+        ignore=ignore,
+    )
+    failure = refusal(lambda: steps(split, learn(split, task)))
+    assert (failure.code, failure.location.feature) == ("U678", "mask")
+    assert failure.what == "`mask` has pixels of none of the classes, in 1 records of a batch"
+    assert (failure.expected, failure.found) == (expected, "77")
 
 
 def test_large_masks_are_128_at_most(written):
@@ -460,6 +470,17 @@ def test_threads_share_an_encoder(written):
             },
             "target": {"mean": 0, "std": 1},
         },
+        *[
+            {"inputs": {"x": {"column": "a", **part}}, "target": {"mean": 0, "std": 1}}
+            for part in (
+                {"kind": "picture", "height": 10**6, "width": 64, "channels": 3, "is_stored": False},
+                {"kind": "picture", "height": 64, "width": 0, "channels": 3, "is_stored": False},
+                {"kind": "pixels", "height": 64, "width": 64, "channels": 10**6, "scale": 1},
+                {"kind": "words", "words": ["a"], "length": 10**9},
+                {"kind": "tokens", "largest": 5, "length": 10**9},
+                {"kind": "category", "words": None, "count": 10**9},
+            )
+        ],
     ],
 )
 def test_what_cannot_be_read_back_is_damage(written, told):

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rekord.cli import edited
+from rekord.cli import shared_options as shared
 from rekord.cli import write_options as options
 from rekord.cli.render import whole_number
 
@@ -28,10 +29,7 @@ def append(
             help="Where records go: train, unless said; or source, or a=0.9,b=0.1.",
         ),
     ] = None,
-    map_: Annotated[
-        str | None,
-        typer.Option("--map", metavar="FILE.py:FUNC", help="Makes of a row another one, several or none."),
-    ] = None,
+    map_: shared.Map = None,
     shard_size: Annotated[
         str, typer.Option("--shard-size", metavar="SIZE", help="Of a new shard, about.")
     ] = "128MB",
@@ -44,9 +42,7 @@ def append(
             parser=whole_number("--shards", do="--shards 2"),
         ),
     ] = None,
-    verify: Annotated[
-        str, typer.Option("--verify", metavar="full|headers", help="How closely pictures are looked at.")
-    ] = "full",
+    verify: shared.Verify = "full",
     limit: Annotated[
         int | None,
         typer.Option(
@@ -58,8 +54,8 @@ def append(
     ] = None,
     replace: edited.Replace = False,
     workers: edited.Workers = None,
-    fresh: edited.Fresh = False,
-    as_json: edited.AsJson = False,
+    fresh: shared.Fresh = False,
+    as_json: shared.AsJson = False,
 ) -> int:
     """Make a dataset with more records. They go into new shards; those that exist are linked, not copied.
 

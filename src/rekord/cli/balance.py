@@ -9,28 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rekord.cli import out as output
+from rekord.cli import shared_options as shared
 from rekord.cli import write_options as options
-from rekord.cli.render import clean, count, cut, duration, whole_number
-from rekord.cli.rewrite import bad_records, is_about_records
-from rekord.errors import RekordError, error
+from rekord.cli.endings import resumable
+from rekord.cli.render import clean, count, cut, duration
+from rekord.errors import error
 
 if TYPE_CHECKING:
     from rekord.verbs.balance_prepare import Balancing
 
-_DO = "rekord balance --help"
 _SHOWN_CLASSES = 20
 
 
-def _number(option: str) -> Any:
-    return whole_number(option, do=_DO)
-
-
 def balance(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="IN", help="A dataset: a folder, a file or a pattern.", show_default=False),
-    ],
-    out: Annotated[str, typer.Argument(metavar="OUT", help="The folder to be made.", show_default=False)],
+    source: shared.In,
+    out: shared.Out,
     by: Annotated[str, typer.Option("--by", metavar="KEY", help="The column of the class.")] = "label",
     method: Annotated[
         str,
@@ -62,48 +55,19 @@ def balance(
         str | None,
         typer.Option("--columns", metavar="A,B", help="Of smote: the numbers of a vector. Default: all."),
     ] = None,
-    k_neighbors: Annotated[
-        int,
-        typer.Option(
-            "--k-neighbors",
-            metavar="N",
-            help="Of smote: so many neighbours.",
-            parser=_number("--k-neighbors"),
-        ),
-    ] = 5,
+    k_neighbors: Annotated[int, shared.number("--k-neighbors", "Of smote: so many neighbours.")] = 5,
     no_shuffle: Annotated[
         bool, typer.Option("--no-shuffle", help="Keep the order; copies come behind all others.")
     ] = False,
-    seed: Annotated[
-        int,
-        typer.Option("--seed", metavar="N", help="Of choice, order and copies.", parser=_number("--seed")),
-    ] = 0,
-    shard_size: Annotated[
-        str, typer.Option("--shard-size", metavar="SIZE", help="Of a shard, about.")
-    ] = "128MB",
-    shards: Annotated[
-        int | None,
-        typer.Option("--shards", metavar="N", help="So many a split instead.", parser=_number("--shards")),
-    ] = None,
-    compression: Annotated[
-        str | None,
-        typer.Option("--compression", metavar="NAME", help="none, gzip or zlib. Default: as IN has it."),
-    ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", metavar="tfds", help="Also what tensorflow_datasets opens.")
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            help="How many work at once. Default: one a core.",
-            parser=_number("--workers"),
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    seed: Annotated[int, shared.number("--seed", "Of choice, order and copies.")] = 0,
+    shard_size: shared.ShardSize = "128MB",
+    shards: shared.Shards = None,
+    compression: shared.Compression = None,
+    format_: shared.Format = None,
+    workers: shared.Workers = None,
+    dry_run: shared.DryRun = False,
+    fresh: shared.Fresh = False,
+    as_json: shared.AsJson = False,
 ) -> int:
     """Balance the classes of a dataset.
 
@@ -131,16 +95,9 @@ def balance(
         workers=workers,
         fresh=fresh,
     )
-    try:
+    with resumable(as_json=as_json):
         prepared = prepare_balance(source, out, asked)
         outcome = None if dry_run else prepared.run(progress=True)
-    except RekordError as failure:
-        if not is_about_records(failure):
-            raise
-        return bad_records(failure, as_json=as_json)
-    except KeyboardInterrupt:
-        output.tell("interrupted: run the same command again to continue")
-        return 130
     seconds = time.perf_counter() - began
     told: dict[str, Any] = {**prepared.to_dict(), "seconds": round(seconds, 3)}
     if outcome is None:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from rekord.cli import shared_options as shared
 from rekord.cli.render import clean, cut, whole_number
 from rekord.cli.transform_options import said_of
 from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
     from rekord.transforms.base import Transform
-
-_DO = "rekord write --help"
 
 Casts: TypeAlias = Annotated[
     list[str] | None, typer.Option("--cast", metavar="KEY=DTYPE", help="Another type, if nothing is lost.")
@@ -46,23 +45,9 @@ Tokenized: TypeAlias = Annotated[
     typer.Option("--tokenize", metavar="KEY=HOW", help="A text as ids: words, whitespace or tokenizer.json."),
 ]
 VocabSize: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--vocab-size",
-        metavar="N",
-        help="Words that are learned, at most.",
-        parser=whole_number("--vocab-size", do=_DO),
-    ),
+    int | None, shared.number("--vocab-size", "Words that are learned, at most.")
 ]
-MaxTokens: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--max-tokens",
-        metavar="N",
-        help="Longer texts are cut.",
-        parser=whole_number("--max-tokens", do=_DO),
-    ),
-]
+MaxTokens: TypeAlias = Annotated[int | None, shared.number("--max-tokens", "Longer texts are cut.")]
 
 
 def transforms(
@@ -132,7 +117,7 @@ def _vocabulary(key: str, path: str) -> Transform:
 def _hash(key: str, text: str) -> Transform:
     from rekord.transforms import hash_into
 
-    return hash_into(key, whole_number("--hash", do="")(text))
+    return hash_into(key, whole_number("--hash")(text))
 
 
 def _one_hot(text: str) -> Transform:
@@ -142,7 +127,7 @@ def _one_hot(text: str) -> Transform:
     if "=" not in text:
         return one_hot(text)
     key, classes = _pair(text)
-    return one_hot(key, whole_number("--one-hot", do="")(classes))
+    return one_hot(key, whole_number("--one-hot")(classes))
 
 
 def _tokenize(text: str, size: int, max_tokens: int | None) -> Transform:

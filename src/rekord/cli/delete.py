@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rekord.cli import edited
+from rekord.cli import shared_options as shared
 from rekord.cli.write_options import names
 
 
@@ -19,11 +20,11 @@ def delete(
             "--where", metavar="SQL", help="Which records: a condition over columns.", show_default=False
         ),
     ] = ...,  # type: ignore[assignment]
-    split: Annotated[str | None, typer.Option("--split", metavar="A,B", help="Only of these splits.")] = None,
+    split: shared.OnlySplits = None,
     replace: edited.Replace = False,
     workers: edited.Workers = None,
-    fresh: edited.Fresh = False,
-    as_json: edited.AsJson = False,
+    fresh: shared.Fresh = False,
+    as_json: shared.AsJson = False,
 ) -> int:
     """Make a dataset without some records. Shards that have none of them are linked, not copied.
 

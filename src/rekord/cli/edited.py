@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from rekord.cli import out as output
-from rekord.cli.render import byte_size, clean, count, duration, failure_lines, whole_number
-from rekord.errors import DataError, FormatError, RekordError, error
+from rekord.cli.endings import resumable
+from rekord.cli.render import byte_size, clean, count, duration, whole_number
+from rekord.errors import error
 
 if TYPE_CHECKING:
     from rekord.verbs.edits import Edited, Target
@@ -36,8 +37,6 @@ Workers: TypeAlias = Annotated[
         parser=whole_number("--workers", do="--workers 2"),
     ),
 ]
-Fresh: TypeAlias = Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def target(verb: str, out: str | None, *, replace: bool, workers: int | None, fresh: bool) -> Target:
@@ -53,20 +52,9 @@ def target(verb: str, out: str | None, *, replace: bool, workers: int | None, fr
 def run(edit: Callable[[], Edited], done: str, *, as_json: bool) -> int:
     """Edit, and say how it ended; `done` is what was done to records."""
     began = time.perf_counter()
-    try:
+    left = "nothing was published, and IN is as it was"
+    with resumable(_ABOUT_RECORDS, as_json=as_json, left=left):
         ended = edit()
-    except RekordError as failure:
-        if not _is_about_records(failure):
-            raise
-        for line in failure_lines(failure):
-            output.tell(*line)
-        output.tell("nothing was published, and IN is as it was")
-        if as_json:
-            output.say_json({"error": failure.to_dict()})
-        return 1
-    except KeyboardInterrupt:
-        output.tell("interrupted: run the same command again to continue")
-        return 130
     seconds = time.perf_counter() - began
     for note in ended.notes:
         output.tell(f"note: {clean(note)}")
@@ -114,10 +102,3 @@ def _say(ended: Edited, done: str, seconds: float) -> None:
             f"{count(ended.linked_shards, 'shard')} linked, {count(ended.written_shards, 'shard')} written"
         )
     output.say(f"next: rekord check {shlex.quote(place)}")
-
-
-def _is_about_records(failure: RekordError) -> bool:
-    """Whether the data is what went wrong, and not the command or the disk."""
-    if isinstance(failure, DataError) or failure.code in _ABOUT_RECORDS:
-        return True
-    return isinstance(failure, FormatError) and failure.location.record is not None

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rekord.cli import out
-from rekord.cli.render import byte_size, clean, count, duration, failure_lines
-from rekord.errors import DataError, FormatError, RekordError
+from rekord.cli import shared_options as shared
+from rekord.cli.endings import bad_data_said
+from rekord.cli.render import byte_size, clean, count, duration
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -44,10 +45,7 @@ class ExportFormat(str, Enum):
 
 
 def export(
-    path: Annotated[
-        str,
-        typer.Argument(metavar="PATH", help="A dataset: a folder, a file or a pattern.", show_default=False),
-    ],
+    path: shared.Path,
     target: Annotated[
         str,
         typer.Argument(
@@ -64,7 +62,7 @@ def export(
             help="For a folder: images, coco, voc, tfds, or a file a split: parquet, arrow, csv, jsonl, webdataset.",
         ),
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", metavar="A,B", help="Only of these splits.")] = None,
+    split: shared.OnlySplits = None,
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="A,B", help="Only these columns, in this order.")
     ] = None,
@@ -81,11 +79,9 @@ def export(
         str | None,
         typer.Option("--shard-size", metavar="SIZE", help="Cut tars to this size: OUT-000000.tar, …"),
     ] = None,
-    schema: Annotated[
-        str | None, typer.Option("--schema", metavar="FILE", help="A schema's JSON: what the records hold.")
-    ] = None,
+    schema: shared.RecordSchema = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT, if it is a file.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: shared.AsJson = False,
 ) -> int:
     """Write records in a format of other tools. OUT appears when it is complete, or not at all.
 
@@ -94,30 +90,20 @@ def export(
     from rekord.verbs.export import export as write_export
 
     began = time.monotonic()
-    try:
-        with _Progress() as progress:
-            report = write_export(
-                path,
-                target,
-                format=None if format is None else format.value,
-                split=None if split is None else _listed(split),
-                columns=None if columns is None else _listed(columns),
-                limit=limit,
-                labels=(labels or LabelForm.IDS).value,
-                shard_size=shard_size,
-                schema=schema,
-                overwrite=overwrite,
-                on_records=progress.add,
-            )
-    except RekordError as failure:
-        if not _is_about_records(failure):
-            raise
-        for line in failure_lines(failure):
-            out.tell(*line)
-        out.tell("nothing was written")
-        if as_json:
-            out.say_json({"error": failure.to_dict()})
-        return 1
+    with bad_data_said(_ABOUT_RECORDS, as_json=as_json, left="nothing was written"), _Progress() as progress:
+        report = write_export(
+            path,
+            target,
+            format=None if format is None else format.value,
+            split=None if split is None else _listed(split),
+            columns=None if columns is None else _listed(columns),
+            limit=limit,
+            labels=(labels or LabelForm.IDS).value,
+            shard_size=shard_size,
+            schema=schema,
+            overwrite=overwrite,
+            on_records=progress.add,
+        )
     seconds = time.monotonic() - began
     if as_json:
         out.say_json({**report.to_dict(), "seconds": round(seconds, 3)})
@@ -137,13 +123,6 @@ def export(
 
 def _listed(names: str) -> list[str]:
     return [name for name in names.split(",") if name]
-
-
-def _is_about_records(failure: RekordError) -> bool:
-    """Whether the data is what went wrong, and not the command or the disk."""
-    if isinstance(failure, DataError) or failure.code in _ABOUT_RECORDS:
-        return True
-    return isinstance(failure, FormatError) and failure.location.record is not None
 
 
 class _Progress:

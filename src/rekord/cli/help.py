@@ -9,6 +9,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from rekord.cli.examples import EXAMPLES
+from rekord.errors import UsageError
 
 _WIDTH = 80
 _LEAST_TEXT = 36
@@ -17,6 +18,14 @@ _LEAST_TEXT = 36
 
 class Command(TyperCommand):
     """A verb whose help is a usage line, some sentences, its options and examples."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as failure:
+            # An option that several verbs have does not know whose help there is to be read.
+            failure.do = failure.do or f"{ctx.command_path} --help"
+            raise
 
     def get_help(self, ctx: Any) -> str:
         rows = [_row(param) for param in self.get_params(ctx)]

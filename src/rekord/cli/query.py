@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rekord.cli import out
+from rekord.cli import shared_options as shared
 from rekord.cli.render import clean, count, cut, whole_number
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -40,10 +41,7 @@ _ENDINGS = {
 
 
 def query(
-    path: Annotated[
-        str,
-        typer.Argument(metavar="PATH", help="A dataset: a folder, a file or a pattern.", show_default=False),
-    ],
+    path: shared.Path,
     sql: Annotated[
         str,
         typer.Argument(
@@ -56,9 +54,7 @@ def query(
         str | None,
         typer.Option("--split", metavar="NAME", help="Let `records` be those of one split."),
     ] = None,
-    schema: Annotated[
-        str | None, typer.Option("--schema", metavar="FILE", help="A schema's JSON: what the records hold.")
-    ] = None,
+    schema: shared.RecordSchema = None,
     format: Annotated[
         AnswerFormat | None,
         typer.Option(
@@ -80,7 +76,7 @@ def query(
             parser=whole_number("--rows", do='rekord query PATH "select …" --rows 100'),
         ),
     ] = _ROWS,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: shared.AsJson = False,
 ) -> int:
     """Answer a question about records in SQL. Only the columns that it names are read.
 

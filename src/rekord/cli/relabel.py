@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rekord.cli import edited
+from rekord.cli import shared_options as shared
 from rekord.cli import write_options as options
 from rekord.cli.render import clean, cut
 from rekord.errors import RekordError, error
@@ -40,11 +41,11 @@ def relabel(
         str | None,
         typer.Option("--names", metavar="A,B|N", help="All classes, in order; or how many there are."),
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", metavar="A,B", help="Only of these splits.")] = None,
+    split: shared.OnlySplits = None,
     replace: edited.Replace = False,
     workers: edited.Workers = None,
-    fresh: edited.Fresh = False,
-    as_json: edited.AsJson = False,
+    fresh: shared.Fresh = False,
+    as_json: shared.AsJson = False,
 ) -> int:
     """Make a dataset with other labels. Shards that have none of them are linked, not copied.
 

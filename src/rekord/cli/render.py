@@ -57,8 +57,8 @@ def _escape(letter: str) -> str:
     return _SHORT_ESCAPES.get(letter, f"\\x{number:02x}")
 
 
-def whole_number(option: str, *, do: str) -> Callable[[object], int]:
-    """What reads the value of an option that takes a number from 0 on."""
+def whole_number(option: str, *, do: str | None = None) -> Callable[[object], int]:
+    """What reads the value of an option that takes a number from 0 on. Without `do` the verb's help is named."""
 
     def number(text: object) -> int:
         written = str(text)

@@ -9,29 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rekord.cli import out as output
+from rekord.cli import shared_options as shared
 from rekord.cli import write_options as options
-from rekord.cli.render import byte_size, clean, count, failure_lines, whole_number
-from rekord.cli.written import document, say_outcome
-from rekord.errors import DataError, FormatError, RekordError, error
+from rekord.cli.endings import is_about_records as is_about_records
+from rekord.cli.endings import resumable
+from rekord.cli.render import byte_size, clean, count
+from rekord.cli.written import report, report_forecast
+from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
     from rekord.engines.remake import Remake
     from rekord.verbs.rewriting import Rewrite
 
-_DO = "rekord rewrite --help"
-_ABOUT_ROWS = ("X510", "X552", "X565")
-
-
-def _number(option: str) -> Any:
-    return whole_number(option, do=_DO)
-
 
 def rewrite(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="IN", help="A dataset: a folder, a file or a pattern.", show_default=False),
-    ],
-    out: Annotated[str, typer.Argument(metavar="OUT", help="The folder to be made.", show_default=False)],
+    source: shared.In,
+    out: shared.Out,
     also: Annotated[
         list[str] | None,
         typer.Option("--also", metavar="PATH", help="Another dataset to come behind IN; may be repeated."),
@@ -61,37 +54,17 @@ def rewrite(
     index: Annotated[
         str | None, typer.Option("--index", metavar="A,B", help="More columns to keep in the index.")
     ] = None,
-    shard_size: Annotated[
-        str, typer.Option("--shard-size", metavar="SIZE", help="Of a shard, about.")
-    ] = "128MB",
-    shards: Annotated[
-        int | None,
-        typer.Option("--shards", metavar="N", help="So many a split instead.", parser=_number("--shards")),
-    ] = None,
-    compression: Annotated[
-        str | None,
-        typer.Option("--compression", metavar="NAME", help="none, gzip or zlib. Default: as IN has it."),
-    ] = None,
+    shard_size: shared.ShardSize = "128MB",
+    shards: shared.Shards = None,
+    compression: shared.Compression = None,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Across each split.")] = False,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Of the order.", parser=_number("--seed"))
-    ] = 0,
+    seed: Annotated[int, shared.number("--seed", "Of the order.")] = 0,
     lossy: Annotated[bool, typer.Option("--lossy", help="Casts may cut off and round.")] = False,
-    format_: Annotated[
-        str | None, typer.Option("--format", metavar="tfds", help="Also what tensorflow_datasets opens.")
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            help="How many work at once. Default: one a core.",
-            parser=_number("--workers"),
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    format_: shared.Format = None,
+    workers: shared.Workers = None,
+    dry_run: shared.DryRun = False,
+    fresh: shared.Fresh = False,
+    as_json: shared.AsJson = False,
 ) -> int:
     """Write a dataset anew, copied or changed.
 
@@ -120,24 +93,13 @@ def rewrite(
         workers=workers,
         fresh=fresh,
     )
-    try:
+    with resumable(as_json=as_json):
         prepared = prepare_rewrite([source, *(also or ())], out, asked)
         if dry_run:
             return forecast_only(prepared, as_json=as_json)
         outcome = prepared.run(progress=True)
-    except RekordError as failure:
-        if not is_about_records(failure):
-            raise
-        return bad_records(failure, as_json=as_json)
-    except KeyboardInterrupt:
-        output.tell("interrupted: run the same command again to continue")
-        return 130
     seconds = time.perf_counter() - began
-    if as_json:
-        output.say_json({**document(out, outcome, seconds), "copied": prepared.copy is not None})
-    else:
-        say_outcome(out, outcome, seconds)
-    return 0
+    return report(out, outcome, seconds, as_json=as_json, also={"copied": prepared.copy is not None})
 
 
 def pairs(option: str, texts: list[str] | None, *, do: str) -> dict[str, str] | None:
@@ -175,14 +137,7 @@ def forecast_only(prepared: Rewrite, *, as_json: bool) -> int:
     if prepared.conversion is not None:
         from rekord.verbs.forecast import forecast
 
-        expected = forecast(prepared.conversion)
-        if as_json:
-            output.say_json({"dataset": prepared.out, "dry_run": True, "forecast": expected.to_dict()})
-            return 0
-        for line in expected.lines():
-            output.say(clean(line))
-        output.tell("nothing was written")
-        return 0
+        return report_forecast(prepared.out, forecast(prepared.conversion), as_json=as_json)
     assert prepared.copy is not None
     splits = copied_splits(prepared.copy)
     if as_json:
@@ -214,20 +169,3 @@ def copied_splits(wanted: Remake) -> dict[str, dict[str, int]]:
         }
         for name, split in wanted.splits.items()
     }
-
-
-def is_about_records(failure: RekordError) -> bool:
-    """Whether the data is what went wrong, and not the command or the disk."""
-    if isinstance(failure, DataError) or failure.code in _ABOUT_ROWS:
-        return True
-    return isinstance(failure, FormatError) and failure.location.record is not None
-
-
-def bad_records(failure: RekordError, *, as_json: bool) -> int:
-    """Say what is wrong with the data, and that nothing came of it."""
-    for line in failure_lines(failure):
-        output.tell(*line)
-    output.tell("nothing was published; what is done is kept for the next run")
-    if as_json:
-        output.say_json({"error": failure.to_dict()})
-    return 1

@@ -9,21 +9,18 @@ import typer
 
 from rekord.cli import column_options as columns
 from rekord.cli import out as output
+from rekord.cli import shared_options as shared
 from rekord.cli import transform_options as shape
 from rekord.cli import write_options as options
-from rekord.cli.render import clean, failure_lines, whole_number
-from rekord.cli.written import document, say_outcome
-from rekord.errors import DataError, FormatError, RekordError, error
+from rekord.cli.endings import resumable
+from rekord.cli.render import clean
+from rekord.cli.written import report, report_forecast
+from rekord.errors import error
 
 if TYPE_CHECKING:
     from rekord.engines.conversion import Conversion
 
-_DO = "rekord write --help"
 _ABOUT_ROWS = ("X510", "X514")
-
-
-def _number(option: str) -> Any:
-    return whole_number(option, do=_DO)
 
 
 def write(
@@ -66,10 +63,7 @@ def write(
     schema: Annotated[
         str | None, typer.Option("--schema", metavar="FILE", help="Columns as declared: JSON or .pbtxt.")
     ] = None,
-    map_: Annotated[
-        str | None,
-        typer.Option("--map", metavar="FILE.py:FUNC", help="Makes of a row another one, several or none."),
-    ] = None,
+    map_: shared.Map = None,
     resize: shape.Resize = None,
     resize_filter: shape.ResizeFilter = None,
     resize_fit: shape.ResizeFit = None,
@@ -98,10 +92,7 @@ def write(
     split_by: Annotated[
         str | None, typer.Option("--split-by", metavar="KEY", help="Rows of one value share a split.")
     ] = None,
-    stratify: Annotated[
-        str | None,
-        typer.Option("--stratify", metavar="KEY", help="Exact ratios within each class of a column."),
-    ] = None,
+    stratify: shared.Stratify = None,
     key: Annotated[
         str | None, typer.Option("--key", metavar="KEY", help="The column that identifies a row.")
     ] = None,
@@ -109,23 +100,14 @@ def write(
         str | None,
         typer.Option("--index", metavar="A,B", help="Columns to keep in the index; labels always are."),
     ] = None,
-    shard_size: Annotated[
-        str, typer.Option("--shard-size", metavar="SIZE", help="Of a shard, about.")
-    ] = "128MB",
-    shards: Annotated[
-        int | None,
-        typer.Option("--shards", metavar="N", help="So many a split instead.", parser=_number("--shards")),
-    ] = None,
+    shard_size: shared.ShardSize = "128MB",
+    shards: shared.Shards = None,
     compression: Annotated[
         str | None, typer.Option("--compression", metavar="NAME", help="none, gzip or zlib.")
     ] = None,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Across the whole dataset.")] = False,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Of order and splits.", parser=_number("--seed"))
-    ] = 0,
-    verify: Annotated[
-        str, typer.Option("--verify", metavar="full|headers", help="How closely pictures are looked at.")
-    ] = "full",
+    seed: Annotated[int, shared.number("--seed", "Of order and splits.")] = 0,
+    verify: shared.Verify = "full",
     on_bad_row: Annotated[
         str, typer.Option("--on-bad-row", metavar="stop|reject", help="Stop, or list it and go on.")
     ] = "stop",
@@ -138,26 +120,13 @@ def write(
             parser=options.ratio("--max-rejects", do="--max-rejects 0.01"),
         ),
     ] = 0.01,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", metavar="N", help="The first N rows only.", parser=_number("--limit")),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            help="How many work at once. Default: one a core.",
-            parser=_number("--workers"),
-        ),
-    ] = None,
+    limit: Annotated[int | None, shared.number("--limit", "The first N rows only.")] = None,
+    workers: shared.Workers = None,
     engine: Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where it runs.")] = "local",
-    format_: Annotated[
-        str | None, typer.Option("--format", metavar="tfds", help="Also what tensorflow_datasets opens.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    format_: shared.Format = None,
+    dry_run: shared.DryRun = False,
+    fresh: shared.Fresh = False,
+    as_json: shared.AsJson = False,
 ) -> int:
     """Write a dataset from raw data. The same command goes on where an earlier run of it ended."""
     from rekord.verbs.choose import MaskOptions
@@ -206,7 +175,7 @@ def write(
         ignore="as the source" if ignore is None else ignored,
         colours=options.colours(colours),
     )
-    try:
+    with resumable(_ABOUT_ROWS, as_json=as_json):
         conversion = prepare(
             rows,
             place,
@@ -243,19 +212,7 @@ def write(
         if dry_run:
             return _forecast_only(conversion, as_json=as_json)
         outcome = run_aloud(conversion)
-    except RekordError as failure:
-        if not _is_about_rows(failure):
-            raise
-        return _bad_rows(failure, as_json=as_json)
-    except KeyboardInterrupt:
-        output.tell("interrupted: run the same command again to continue")
-        return 130
-    seconds = time.perf_counter() - began
-    if as_json:
-        output.say_json(document(place, outcome, seconds))
-    else:
-        say_outcome(place, outcome, seconds)
-    return 0
+    return report(place, outcome, time.perf_counter() - began, as_json=as_json)
 
 
 def _source(
@@ -292,7 +249,7 @@ def _source(
         images = None
     elif out is None:
         needed = "`--images` needs `--masks`" if images is not None else "`rekord write` needs OUT"
-        raise error("U601", needed, do=_DO)
+        raise error("U601", needed, do="rekord write --help")
     else:
         found = recognise(source, layout=layout)
     said = Said(
@@ -339,26 +296,4 @@ def _forecast_only(conversion: Conversion, *, as_json: bool) -> int:
 
     expected = forecast(conversion)
     check_space(conversion, expected)
-    if as_json:
-        output.say_json({"dataset": conversion.out, "dry_run": True, "forecast": expected.to_dict()})
-    else:
-        for line in expected.lines():
-            output.say(clean(line))
-        output.tell("nothing was written")
-    return 0
-
-
-def _is_about_rows(failure: RekordError) -> bool:
-    """Whether the data is what went wrong, and not the command or the disk."""
-    if isinstance(failure, DataError) or failure.code in _ABOUT_ROWS:
-        return True
-    return isinstance(failure, FormatError) and failure.location.record is not None
-
-
-def _bad_rows(failure: RekordError, *, as_json: bool) -> int:
-    for line in failure_lines(failure):
-        output.tell(*line)
-    output.tell("nothing was published; what is done is kept for the next run")
-    if as_json:
-        output.say_json({"error": failure.to_dict()})
-    return 1
+    return report_forecast(conversion.out, expected, as_json=as_json)

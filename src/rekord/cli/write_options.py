@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +27,12 @@ _SPLITS = "rekord write SOURCE OUT --split train=0.9,val=0.1"
 
 def splits(text: str | None) -> dict[str, float] | str | None:
     """`train=0.9,val=0.1`, a name, or `source`."""
-    if text is None or "=" not in text:
+    if text is None:
+        return None
+    if "=" not in text:
+        # `0.8,0.2` and `train:0.8` are ratios, said wrongly: as a name they would be one split that holds everything.
+        if re.search(r"[,:\s]|^[\d.]+$", text):
+            raise _refused("--split", text, "one name, or names with a ratio each", text, _SPLITS)
         return text
     ratios: dict[str, float] = {}
     for part in text.split(","):

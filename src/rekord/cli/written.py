@@ -1,4 +1,4 @@
-"""What `rekord write` says when a dataset is written: what there is, what was refused, what comes next."""
+"""What a verb says of a dataset that it wrote, or would write: what there is, what was refused, what comes next."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rekord.cli import out as output
@@ -14,9 +15,37 @@ from rekord.cli.render import byte_size, clean, count, cut, duration
 if TYPE_CHECKING:
     from rekord.dataset.manifest import Manifest
     from rekord.engines.conversion import Outcome
+    from rekord.verbs.forecast import Forecast
 
 
-def document(place: str, outcome: Outcome, seconds: float) -> dict[str, Any]:
+def report(
+    place: str,
+    outcome: Outcome,
+    seconds: float,
+    *,
+    as_json: bool,
+    also: Mapping[str, Any] | None = None,
+) -> int:
+    """Say what was written, and give the exit code. `also` goes into the JSON document."""
+    if as_json:
+        output.say_json({**_document(place, outcome, seconds), **(also or {})})
+    else:
+        _say_outcome(place, outcome, seconds)
+    return 0
+
+
+def report_forecast(place: str, expected: Forecast, *, as_json: bool) -> int:
+    """Say what would be written, and give the exit code."""
+    if as_json:
+        output.say_json({"dataset": place, "dry_run": True, "forecast": expected.to_dict()})
+    else:
+        for line in expected.lines():
+            output.say(clean(line))
+        output.tell("nothing was written")
+    return 0
+
+
+def _document(place: str, outcome: Outcome, seconds: float) -> dict[str, Any]:
     """The outcome as JSON holds it."""
     manifest = outcome.manifest
     return {
@@ -36,7 +65,7 @@ def document(place: str, outcome: Outcome, seconds: float) -> dict[str, Any]:
     }
 
 
-def say_outcome(place: str, outcome: Outcome, seconds: float) -> None:
+def _say_outcome(place: str, outcome: Outcome, seconds: float) -> None:
     """The outcome as a person reads it."""
     manifest = outcome.manifest
     records = sum(split.records for split in manifest.splits.values())

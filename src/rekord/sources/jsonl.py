@@ -18,32 +18,10 @@ from rekord.schema.infer_rows import infer_rows
 from rekord.schema.refuse import shown
 from rekord.schema.rowforms import flat_row
 from rekord.sources.base import PART_BYTES, Chunk, Facts, Part, Row, SourceFile
-from rekord.sources.files import (
-    ByteStream,
-    Listing,
-    checked_path,
-    damaged,
-    empty,
-    is_gzip_name,
-    listed,
-    opened,
-)
+from rekord.sources.files import ByteStream, Listing, checked_path, damaged, empty, is_gzip_name, opened
 from rekord.sources.json_bytes import MARK, with_bytes
-from rekord.sources.lines import (
-    Cut,
-    FileIndex,
-    LostRow,
-    RowBlock,
-    Rules,
-    Span,
-    grouped,
-    index_file,
-    lost_row_error,
-    not_utf8,
-    row_blocks,
-    spans,
-    text_head,
-)
+from rekord.sources.line_files import RULES, LineFiles, span_rows, stream_rows
+from rekord.sources.lines import Cut, FileIndex, RowBlock, grouped, index_file, not_utf8, spans, text_head
 
 EXTENSIONS = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
 
@@ -53,87 +31,56 @@ SAMPLED_ROWS = 10_000
 """The schema comes from so many rows at the beginning, and from so many in all of the rest, evenly spread."""
 
 _MOST_ARRAY_BYTES = 256 << 20
-_RULES = Rules()
 _SPACE = b" \t\r\n"
 _START = Cut(0, 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class JsonSource:
+class JsonSource(LineFiles):
     """Rows of JSON files."""
 
-    path: str
-
-    @property
-    def kind(self) -> str:
-        return "jsonl"
-
-    @property
-    def root(self) -> str:
-        return self._listing().root
-
-    def options(self) -> Mapping[str, Any]:
-        return {}
+    kind = "jsonl"
+    extensions = EXTENSIONS
 
     def facts(self) -> Facts:
-        return _facts(_survey(self._listing(), False))
+        return _facts(_survey(self.listing(), False))
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
-        seen = _survey(self._listing(), False)
+        seen = _survey(self.listing(), False)
         cut = grouped(spans(seen.indexes, part_bytes), part_bytes)
         return [Part((seen.listing.root, seen.arrays, part.content), part.source_bytes) for part in cut]
 
     def read(self, part: Part) -> Iterator[Chunk]:
         root, arrays, pieces = part.content
         for span in pieces:
-            assert isinstance(span, Span)
-            path = Listing(root, ()).full(span.file)
             if span.file.path in arrays:
+                path = Listing(root, ()).full(span.file)
                 with opened(path, span.file) as stream:
                     yield from _array_rows(stream, span.file, path)
-                continue
-            with opened(path, span.file, span.begin.offset, span.end) as stream:
-                for block in row_blocks(stream, _RULES, span.begin):
-                    yield from _block_rows(block, span.file.path, path)
-
-    def _listing(self) -> Listing:
-        return listed(self.path, EXTENSIONS)
+            else:
+                yield from span_rows(span, root, _block_rows)
 
 
 @dataclass(frozen=True, slots=True)
-class ZippedJsonSource:
+class ZippedJsonSource(LineFiles):
     """Rows of JSON files that are compressed, and so can only be read from their beginning."""
 
-    path: str
-
-    @property
-    def kind(self) -> str:
-        return "jsonl"
-
-    @property
-    def root(self) -> str:
-        return self._listing().root
-
-    def options(self) -> Mapping[str, Any]:
-        return {}
+    kind = "jsonl"
+    extensions = EXTENSIONS
 
     def facts(self) -> Facts:
-        return _facts(_survey(self._listing(), True))
+        return _facts(_survey(self.listing(), True))
 
     def rows(self) -> Iterator[Chunk]:
-        listing = self._listing()
+        listing = self.listing()
         for file in listing.files:
             path = listing.full(file)
             with opened(path, file, gzipped=True) as stream:
                 head, offset = text_head(stream, path)
                 if _is_array(head):
                     yield from _array_rows(stream, file, path, head)
-                    continue
-                for block in row_blocks(stream, _RULES, Cut(offset, 0, 1), head=head):
-                    yield from _block_rows(block, file.path, path)
-
-    def _listing(self) -> Listing:
-        return listed(self.path, EXTENSIONS)
+                else:
+                    yield from stream_rows(stream, (head, offset), file.path, path, _block_rows)
 
 
 def jsonl(path: str | os.PathLike[str]) -> JsonSource | ZippedJsonSource:
@@ -184,7 +131,7 @@ def _survey(listing: Listing, gzipped: bool) -> _Survey:
                 indexes.append(FileIndex(file, (_START,), rows))
             else:
                 begin = Cut(offset, 0, 1)
-                indexes.append(index_file(file, stream, _RULES, begin, head=head, look=sample.look))
+                indexes.append(index_file(file, stream, RULES, begin, head=head, look=sample.look))
     rows = sum(index.rows for index in indexes)
     if not sample.first:
         path = listing.full(listing.files[0])
@@ -255,10 +202,7 @@ def _is_array(head: bytes) -> bool:
     return not rest.strip(_SPACE)
 
 
-def _block_rows(block: RowBlock | LostRow, path: str, full_path: str) -> Iterator[Row]:
-    if isinstance(block, LostRow):
-        yield Row(path, block.row, lost_row_error(block, full_path), block.line)
-        return
+def _block_rows(block: RowBlock, path: str, full_path: str) -> Iterator[Row]:
     for i, line in enumerate(block.lines.tolist()):
         raw = block.row(i)
         if raw.strip(_SPACE):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,101 +12,55 @@ from rekord.errors import RekordError
 from rekord.location import Location
 from rekord.schema import Schema, Text
 from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, Row
-from rekord.sources.files import Listing, checked_path, empty, is_gzip_name, listed, opened
-from rekord.sources.lines import (
-    Cut,
-    FileIndex,
-    LostRow,
-    RowBlock,
-    Rules,
-    Span,
-    grouped,
-    index_file,
-    lost_row_error,
-    not_utf8,
-    row_blocks,
-    spans,
-    text_head,
-)
+from rekord.sources.files import Listing, checked_path, empty, is_gzip_name, opened
+from rekord.sources.line_files import RULES, LineFiles, span_rows, stream_rows
+from rekord.sources.lines import Cut, FileIndex, RowBlock, grouped, index_file, not_utf8, spans, text_head
 
 EXTENSIONS = (".txt", ".text", ".txt.gz", ".text.gz")
-_RULES = Rules()
 _SCHEMA = Schema({"text": Text()})
 
 
 @dataclass(frozen=True, slots=True)
-class TextSource:
+class TextSource(LineFiles):
     """Rows of text files."""
 
-    path: str
-
-    @property
-    def kind(self) -> str:
-        return "text"
-
-    @property
-    def root(self) -> str:
-        return self._listing().root
-
-    def options(self) -> Mapping[str, Any]:
-        return {}
+    kind = "text"
+    extensions = EXTENSIONS
 
     def facts(self) -> Facts:
-        listing = self._listing()
+        listing = self.listing()
         return _facts(listing, _indexes(listing))
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
-        listing = self._listing()
+        listing = self.listing()
         cut = grouped(spans(_indexes(listing), part_bytes), part_bytes)
         return [Part((listing.root, part.content), part.source_bytes) for part in cut]
 
     def read(self, part: Part) -> Iterator[Chunk]:
         root, pieces = part.content
         for span in pieces:
-            assert isinstance(span, Span)
-            path = Listing(root, ()).full(span.file)
-            with opened(path, span.file, span.begin.offset, span.end) as stream:
-                for block in row_blocks(stream, _RULES, span.begin):
-                    yield from _block_rows(block, span.file.path, path)
-
-    def _listing(self) -> Listing:
-        return listed(self.path, EXTENSIONS)
+            yield from span_rows(span, root, _block_rows)
 
 
 @dataclass(frozen=True, slots=True)
-class ZippedTextSource:
+class ZippedTextSource(LineFiles):
     """Rows of text files that are compressed, and so can only be read from their beginning."""
 
-    path: str
-
-    @property
-    def kind(self) -> str:
-        return "text"
-
-    @property
-    def root(self) -> str:
-        return self._listing().root
-
-    def options(self) -> Mapping[str, Any]:
-        return {}
+    kind = "text"
+    extensions = EXTENSIONS
 
     def facts(self) -> Facts:
-        listing = self._listing()
+        listing = self.listing()
         if next(self.rows(), None) is None:
             raise _no_lines(listing)
         return _facts(listing, None)
 
     def rows(self) -> Iterator[Chunk]:
-        listing = self._listing()
+        listing = self.listing()
         for file in listing.files:
             path = listing.full(file)
             with opened(path, file, gzipped=True) as stream:
-                head, offset = text_head(stream, path)
-                for block in row_blocks(stream, _RULES, Cut(offset, 0, 1), head=head):
-                    yield from _block_rows(block, file.path, path)
-
-    def _listing(self) -> Listing:
-        return listed(self.path, EXTENSIONS)
+                yield from stream_rows(stream, text_head(stream, path), file.path, path, _block_rows)
 
 
 def text(path: str | os.PathLike[str]) -> TextSource | ZippedTextSource:
@@ -135,7 +89,7 @@ def _indexes(listing: Listing) -> tuple[FileIndex, ...]:
         path = listing.full(file)
         with opened(path, file) as stream:
             head, offset = text_head(stream, path)
-            indexes.append(index_file(file, stream, _RULES, Cut(offset, 0, 1), head=head))
+            indexes.append(index_file(file, stream, RULES, Cut(offset, 0, 1), head=head))
     if not any(index.rows for index in indexes):
         raise _no_lines(listing)
     return tuple(indexes)
@@ -145,10 +99,7 @@ def _no_lines(listing: Listing) -> RekordError:
     return empty(listing.full(listing.files[0]), "no line with anything in it", expected="lines of text")
 
 
-def _block_rows(block: RowBlock | LostRow, path: str, full_path: str) -> Iterator[Chunk]:
-    if isinstance(block, LostRow):
-        yield Row(path, block.row, lost_row_error(block, full_path), block.line)
-        return
+def _block_rows(block: RowBlock, path: str, full_path: str) -> Iterator[Chunk]:
     # Empty lines stand behind the row before them.
     lines = (line.removesuffix(b"\r") for line in block.data.split(b"\n"))
     rows = [line for line in lines if line]
