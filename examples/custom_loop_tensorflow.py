@@ -32,7 +32,7 @@ def rows() -> Iterator[dict[str, Any]]:
         yield {"id": i, "image": image, "label": CORNERS[i % 4]}
 
 
-def train(folder: Path, stop_after: int | None = None) -> float:
+def train(folder: Path, stop_after: int | None = None) -> None:
     """Train until the end, or for `stop_after` steps; a run that was stopped before goes on where it was."""
     keras.utils.set_random_seed(0)
     layers = keras.layers
@@ -77,7 +77,7 @@ def train(folder: Path, stop_after: int | None = None) -> float:
                 checkpoint.write(str(folder / "weights"))
                 position.write_text(json.dumps(batches.state_after(steps)))
                 print(f"stopped in epoch {epoch} after {steps} steps")
-                return 0.0
+                return
         print(f"epoch {epoch}: loss {np.mean(losses):.3f} in {len(losses)} steps")
 
     right = [
@@ -86,7 +86,6 @@ def train(folder: Path, stop_after: int | None = None) -> float:
     ]
     accuracy = float(tf.reduce_mean(tf.cast(tf.concat(right, 0), tf.float32)))
     print(f"validation accuracy: {accuracy:.3f}")
-    return accuracy
 
 
 def main(folder: Path) -> None:

@@ -59,7 +59,7 @@ def step(weights: dict[str, jax.Array], batch: dict[str, jax.Array]) -> tuple[An
     return jax.tree.map(lambda w, g: w - 0.1 * g, weights, gradients), loss
 
 
-def train(folder: Path, stop_after: int | None = None) -> float:
+def train(folder: Path, stop_after: int | None = None) -> None:
     """Train until the end, or for `stop_after` steps; a run that was stopped before goes on where it was."""
     data = rk.open(folder / "data")
     # remainder="drop" keeps one shape, which `jit` compiles once. On several hosts: rank="auto", sharding=….
@@ -84,14 +84,13 @@ def train(folder: Path, stop_after: int | None = None) -> float:
                 np.savez(path, **weights)
                 position.write_text(json.dumps(feed.state_dict()))
                 print(f"stopped in epoch {epoch} after {steps} steps")
-                return 0.0
+                return
         print(f"epoch {epoch}: loss {np.mean(losses):.3f} in {len(losses)} steps")
 
     held_out = data["val"].to_jax(32, **{**READING, "shuffle": False})
     right = [scores(weights, batch["image"]).argmax(1) == batch["label"] for batch in held_out]
     accuracy = float(jnp.concatenate(right).mean())
     print(f"validation accuracy: {accuracy:.3f}")
-    return accuracy
 
 
 def main(folder: Path) -> None:

@@ -48,50 +48,51 @@ def new_model() -> Any:
     return model
 
 
-class Told(keras.callbacks.Callback):
-    """Prints the loss of each epoch, and stops after so many batches, as a cluster may do at any time."""
+class Stop(keras.callbacks.Callback):
+    """Ends a run after so many batches, as a cluster may do at any time, and counts those of the epoch."""
 
-    def __init__(self, stop_after: int | None = None) -> None:
+    def __init__(self, after: int | None) -> None:
         super().__init__()
-        self.stop_after, self.used = stop_after, 0
+        self.left, self.used = after, 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.used = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.used += 1
-        self.model.stop_training = self.used == self.stop_after
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        if self.used != self.stop_after:
-            print(f"epoch {epoch}: loss {logs['loss']:.3f}")
+        if self.left is not None:
+            self.left -= 1
+            self.model.stop_training = self.left == 0
 
 
-def train(folder: Path, stop_after: int | None = None) -> float:
+def train(folder: Path, stop_after: int | None = None) -> None:
     """Train until the end, or for `stop_after` batches; a run that was stopped before goes on where it was."""
     data = rk.open(folder / "data")
     position, weights = folder / "reader.json", folder / "model.keras"
-    told = Told(stop_after)
-    fit = {"shuffle": False, "verbose": 0, "callbacks": [told]}  # rekord shuffles: Keras need not
-    epoch = 0
+    model, state, first_epoch = new_model(), None, 0
     if position.exists():
         model = keras.saving.load_model(weights)  # the optimizer is in it
         state = json.loads(position.read_text())
-        # Keras keeps the length of the first epoch for all, so the rest of one is a dataset of its own.
-        rest = data["train"].to_keras(32, state=state, **READING)
-        epoch = state["epoch"] + 1
-        model.fit(rest, initial_epoch=epoch - 1, epochs=epoch, **fit)
-    else:
-        model = new_model()
-    batches = data["train"].to_keras(32, epoch=epoch, **READING)
-    model.fit(batches, initial_epoch=epoch, epochs=EPOCHS, **fit)
-    if stop_after is not None:
-        model.save(weights)
-        position.write_text(json.dumps(batches.state_after(told.used)))  # which records come next
-        print(f"stopped after {told.used} steps")
-        return 0.0
+        first_epoch = state["epoch"]
+
+    stop = Stop(stop_after)
+    for epoch in range(first_epoch, EPOCHS):
+        # One epoch a call: Keras takes all epochs of a call to be as long as the first, which may be a rest.
+        batches = data["train"].to_keras(32, epoch=epoch, state=state, **READING)
+        # rekord shuffles, so Keras need not.
+        fit = {"initial_epoch": epoch, "epochs": epoch + 1, "shuffle": False, "verbose": 0}
+        history = model.fit(batches, callbacks=[stop], **fit)
+        if stop.left == 0:
+            model.save(weights)
+            position.write_text(json.dumps(batches.state_after(stop.used)))  # which records come next
+            print(f"stopped in epoch {epoch} after {stop_after} steps")
+            return
+        print(f"epoch {epoch}: loss {history.history['loss'][0]:.3f} in {stop.used} steps")
+        state = None
 
     held_out = data["val"].to_keras(32, **{**READING, "shuffle": False})
     accuracy = float(model.evaluate(held_out, verbose=0, return_dict=True)["accuracy"])
     print(f"validation accuracy: {accuracy:.3f}")
-    return accuracy
 
 
 def main(folder: Path) -> None:

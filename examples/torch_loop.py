@@ -36,7 +36,7 @@ def pixels(batch: dict[str, torch.Tensor]) -> torch.Tensor:
     return batch["image"].permute(0, 3, 1, 2).float() / 255
 
 
-def train(folder: Path, stop_after: int | None = None) -> float:
+def train(folder: Path, stop_after: int | None = None) -> None:
     """Train until the end, or for `stop_after` steps; a run that was stopped before goes on where it was."""
     torch.manual_seed(0)
     model = nn.Sequential(
@@ -70,7 +70,7 @@ def train(folder: Path, stop_after: int | None = None) -> float:
                 states = {"model": model, "optimizer": optimizer, "loader": loader}
                 torch.save({name: one.state_dict() for name, one in states.items()}, path)
                 print(f"stopped in epoch {epoch} after {steps} steps")
-                return 0.0
+                return
         print(f"epoch {epoch}: loss {np.mean(losses):.3f} in {len(losses)} steps")
 
     right = []
@@ -79,7 +79,6 @@ def train(folder: Path, stop_after: int | None = None) -> float:
             right.append(model(pixels(batch)).argmax(1) == batch["label"])
     accuracy = float(torch.cat(right).float().mean())
     print(f"validation accuracy: {accuracy:.3f}")
-    return accuracy
 
 
 def main(folder: Path) -> None:

@@ -44,10 +44,12 @@ def test_an_example_learns_and_ends_alike_with_and_without_a_stop(
     assert len(whole) == STEPS_OF_AN_EPOCH
     assert given_again == whole[STOPPED_AFTER - STEPS_OF_AN_EPOCH :]
 
-    for kept in [*tmp_path.glob("reader.json"), *tmp_path.glob("checkpoint.pt")]:
-        kept.unlink()
-    example["train"](tmp_path)
-    assert last_lines(capsys.readouterr().out) == last_lines(stopped)
+    for stops in ([], [STOPPED_AFTER, 5]):
+        for kept in [*tmp_path.glob("reader.json"), *tmp_path.glob("checkpoint.pt")]:
+            kept.unlink()
+        for steps in [*stops, None]:
+            example["train"](tmp_path, steps)
+        assert last_lines(capsys.readouterr().out) == last_lines(stopped)
 
 
 def rest(name: str, folder: Path) -> Iterator[list[int]]:

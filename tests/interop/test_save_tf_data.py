@@ -216,6 +216,32 @@ def test_keras_gets_its_tuples_back(tmp_path: Path) -> None:
         assert weight.numpy().tolist() == wanted[2].numpy().tolist()
 
 
+def test_what_is_called_y_is_proposed_to_learn(tmp_path: Path) -> None:
+    split = saved(Data.from_tensor_slices((IMAGES, LABELS, LABELS / 4)), tmp_path)
+    with pytest.raises(rk.UsageError) as caught:
+        split.to_keras(2)
+    assert (caught.value.code, caught.value.do) == ("U660", "y='y'")
+
+
+def test_a_layout_takes_images_and_masks_of_pixels(tmp_path: Path) -> None:
+    masks = np.arange(ROWS * 16, dtype=np.uint8).reshape(ROWS, 4, 4) % 5
+    dataset = Data.from_tensor_slices((IMAGES, masks))
+    split = saved(dataset, tmp_path, names=("image", "mask"), layout=rk.layouts.deeplab(classes=5))
+    assert [(row["format"], row["height"], row["channels"]) for row in split] == [("png", 4, 3)] * ROWS
+    got = next(iter(split.to_tensorflow(ROWS, columns=["image", "mask"], decode=True)))
+    assert got["image"].numpy().tolist() == IMAGES.tolist()
+    assert np.squeeze(got["mask"].numpy()).tolist() == masks.tolist()
+
+
+def test_a_layout_refuses_floats_as_pixels(tmp_path: Path) -> None:
+    dataset = Data.from_tensor_slices((IMAGES / 255, LABELS))
+    with pytest.raises(rk.EncodeError) as caught:
+        saved(dataset, tmp_path, names=("image", "label"), layout=rk.layouts.classification())
+    where = caught.value.location
+    assert (caught.value.code, where.feature, where.row) == ("E321", "image", 0)
+    assert "* 255" in caught.value.do
+
+
 def test_the_work_of_a_pipeline_is_saved(tmp_path: Path) -> None:
     def prepared(image: Any, label: Any) -> Any:
         small = tf.image.resize(image, [3, 3]) / 255.0
@@ -240,7 +266,7 @@ def test_the_work_of_a_pipeline_is_saved(tmp_path: Path) -> None:
     [
         ("float64", lambda i: [2, 2], rk.Tensor("float64", (2, 2))),
         ("float32", lambda i: [2 + i % 2], rk.Float32((None,))),
-        ("uint8", lambda i: [2 + i % 2, 1 + i % 3, 3], rk.Image(format="png")),
+        ("uint8", lambda i: [2 + i % 2, 1 + i % 3, 3], rk.Image(format="png", channels=3)),
     ],
 )
 def test_an_unknown_rank_is_looked_up_and_the_dtype_kept(
@@ -271,12 +297,49 @@ def test_the_rows_that_were_looked_at_are_not_asked_for_again(tmp_path: Path) ->
     assert len(calls) == 1
 
 
-def test_images_of_any_size_come_back_decoded(tmp_path: Path) -> None:
-    dataset = Data.range(ROWS).map(lambda i: (tf.cast(filled([i + 2, i + 1, 3], "int32") % 251, tf.uint8), i))
-    got, _ = both(dataset, tmp_path, decode=True)
-    wanted = next(iter(dataset.ragged_batch(ROWS)))
-    same(got["x"], wanted[0])
-    same(got["y"], wanted[1])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("known", [True, False], ids=["channels known", "channels unknown"])
+def test_images_of_any_size_come_back_decoded(channels: int, known: bool, tmp_path: Path) -> None:
+    def made(i: Any) -> Any:
+        pixels = tf.cast(filled([i + 2, i + 1, channels], "int32") % 251, tf.uint8)
+        # TensorFlow does not know how many channels a file has unless it is told.
+        return tf.io.decode_png(tf.io.encode_png(pixels), channels if known else 0), i
+
+    dataset = Data.range(ROWS).map(made)
+    split = saved(dataset, tmp_path)
+    assert split.schema["x"] == rk.Image(format="png", channels=channels)
+    got = next(iter(split.to_tensorflow(ROWS, decode=True)))
+    for row, (image, label) in enumerate(dataset):
+        assert got["x"][row].to_tensor().numpy().tolist() == image.numpy().tolist()
+        assert int(got["y"][row]) == int(label)
+    assert got["x"].dtype == tf.uint8
+
+
+def test_channels_that_only_the_rows_tell_are_kept_in_images_of_one_size(tmp_path: Path) -> None:
+    files = [tf.io.encode_png(np.full((i + 2, i + 3, 3), i, np.uint8)).numpy() for i in range(ROWS)]
+    dataset = Data.from_tensor_slices(files).map(lambda file: tf.image.resize(tf.io.decode_png(file), [4, 4]))
+    assert dataset.element_spec.shape.as_list() == [4, 4, None]
+    got, spec = both(dataset, tmp_path)
+    same(got["x"], next(iter(dataset.batch(ROWS))))
+    assert spec["x"] == tf.TensorSpec((None, 4, 4, 3), tf.float32)
+
+
+@pytest.mark.parametrize("counts", [[3, 1, 3], [2, 2, 2], [7, 7, 7]], ids=str)
+def test_a_last_size_that_is_no_number_of_channels_stays_open(counts: list[int], tmp_path: Path) -> None:
+    made = [np.full((2, 2, count), i, np.uint8) for i, count in enumerate(counts)]
+    dataset = Data.from_generator(lambda: iter(made), output_signature=tf.TensorSpec([None] * 3, tf.uint8))
+    got, _ = both(dataset, tmp_path)
+    assert [listed(got["x"][i]) for i in range(3)] == [one.tolist() for one in made]
+
+
+def test_images_that_have_other_channels_later_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sys.modules["rekord.sources.tf_data"].TfData.peeked, "__defaults__", (2, 1 << 20))
+    made = [np.zeros((2 + i, 2, 1 if i == 3 else 3), np.uint8) for i in range(ROWS)]
+    dataset = Data.from_generator(lambda: iter(made), output_signature=tf.TensorSpec([None] * 3, tf.uint8))
+    with pytest.raises(rk.EncodeError) as caught:
+        saved(dataset, tmp_path)
+    assert (caught.value.location.feature, caught.value.location.row) == ("x", 3)
+    assert caught.value.expected == "3, as the schema says"
 
 
 def test_a_batched_pipeline_is_written_as_it_is_with_a_warning(tmp_path: Path) -> None:
@@ -343,6 +406,21 @@ def test_elements_that_fail_can_be_passed_over(tmp_path: Path) -> None:
     page = Path(__file__).parents[2] / "docs" / "errors" / "X538.md"
     assert f"```text\n{caught.value.message}\n```" in page.read_text(encoding="utf-8")
     assert len(saved(shares.ignore_errors(), tmp_path)) == 9
+
+
+def test_a_failure_that_is_elsewhere_each_time_names_no_row(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def make() -> Iterator[Any]:  # as a shuffled pipeline with a bad element
+        calls.append(1)
+        yield from range(10 * len(calls))
+        raise ValueError("no such picture")
+
+    dataset = Data.from_generator(make, output_signature=tf.TensorSpec((), tf.int64))
+    with pytest.raises(rk.DatasetError) as caught:
+        saved(dataset, tmp_path)
+    assert caught.value.what == "a tf.data pipeline failed somewhere in rows 0 to 4,095"
+    assert caught.value.location.row is None
 
 
 def test_a_failure_after_long_work_names_the_rows_that_it_may_be(tmp_path: Path, monkeypatch: Any) -> None:

@@ -218,6 +218,20 @@ def test_ragged_levels_are_stored_as_values_and_row_lengths() -> None:
     assert stored(pairs, [[[1, 2]], [[3, 4], [5, 6]]]) == {"x": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "p": [1, 2]}
 
 
+@pytest.mark.parametrize("sizes", [(2, 3, 4, 5), (2, 3, 0, 5), (2, 0, 3, 5), (0, 2, 3, 5)], ids=str)
+def test_an_array_is_stored_as_its_nested_lists_are(sizes: tuple[int, ...]) -> None:
+    feature = Float32((None, None, None, 5), partitions=("o", "i"))
+    array = np.arange(np.prod(sizes)).reshape(sizes).astype(np.float32)
+    # What is transposed lies otherwise in memory.
+    backwards = np.ascontiguousarray(array.transpose()).transpose()
+    for value in (array, backwards, array.tolist()):
+        assert stored(feature, value) == {
+            "x": array.ravel().tolist(),
+            "o": [sizes[1]] * sizes[0],
+            "i": [sizes[2]] * (sizes[0] * sizes[1]),
+        }
+
+
 def test_the_bits_of_nans_survive() -> None:
     for value in (NAN_BITS, NAN_BITS[::-1]):
         found = decode(encode({"x": value}, Schema({"x": Float32((2,))})))["x"]

@@ -92,7 +92,7 @@ def look_at_scenes(tour: Tour) -> None:
     """Every length, checksum, message, picture and mask is verified; then what each feature holds."""
     from rekord.cli.check import check_aloud
 
-    tour.step("Check every byte of it, and see what it holds")
+    tour.step("Check every byte of it, and see what it holds (a part of the statistics)")
     tour.show(f"$ rekord check {DEEPLAB}")
     check_aloud(DEEPLAB)
     tour.show(f"$ rekord stats {DEEPLAB}")
@@ -104,7 +104,7 @@ def write_signs(tour: Tour) -> None:
     """Classification, with as many of each class in each split."""
     from rekord.cli.write import write
 
-    tour.step("The same for classes: a folder each")
+    tour.step("The same for classes: a folder each (0 is the background, as in TensorFlow's image models)")
     split = "train=0.8,val=0.2"
     tour.show(f"$ rekord write {SIGN_PHOTOS} {SIGN_RECORDS} --split {split} --stratify label --shuffle")
     _finish(write(SIGN_PHOTOS, SIGN_RECORDS, split=split, stratify="label", shuffle=True))
@@ -211,6 +211,7 @@ def read_batches(tour: Tour) -> None:
 
 def train_models(tour: Tour) -> None:
     """A small model on each dataset, if there is anything to train with."""
+    from rekord.cli.quiet import quiet_start
     from rekord.training.backend import load_keras
 
     tour.step("Train a small model on each")
@@ -218,7 +219,8 @@ def train_models(tour: Tour) -> None:
         out.say("left out: --no-train")
         return
     try:
-        load_keras()
+        with quiet_start():
+            load_keras()
     except UsageError as failure:
         out.say(f"left out: {failure.what}")
         out.say(f"  do        {failure.do}")

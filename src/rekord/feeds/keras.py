@@ -152,12 +152,13 @@ def _labels(known: Known, y: Columns) -> tuple[str, ...]:
     found = tuple([name for name, feature in known.items() if isinstance(feature, Label)])
     if len(found) == 1:
         return found
+    proposed = found[-1:] or [name for name in ("y", "label") if name in known] or [*known][-1:] or ["label"]
     raise error(
         "U660",
         f"`y` must be named: {'no column is' if not found else f'{len(found)} columns are'} declared as rk.Label",
         expected="the name of the column to learn, or [] for none",
         found=_listed(found) if found else "columns " + _listed(known),
-        do=f"y={(found or tuple(known) or ('label',))[-1]!r}",
+        do=f"y={proposed[0]!r}",
     )
 
 

@@ -13,6 +13,7 @@ from rekord.codec.looking import Picture, look_at_image, shown_format
 from rekord.codec.masks import same_size
 from rekord.errors import RekordError, error
 from rekord.layouts.base import Derived, Remark, Verify
+from rekord.layouts.looks import looked_at
 from rekord.location import Location
 from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Schema, Text
 from rekord.schema.refuse import shown
@@ -106,7 +107,7 @@ class Detection:
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
         """The stored row of an image with its boxes."""
-        picture = look_at_image(_required(row, "image"), name="image", verify=verify)
+        picture = looked_at(_required(row, "image"), Image(), name="image", verify=verify)
         _decodable(picture)
         remarks = [Remark(code, "image", what) for code, what in picture.remarks]
         boxes = _normalised(row, picture)

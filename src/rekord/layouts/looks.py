@@ -6,10 +6,15 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from rekord.codec.looking import Picture, look_at_image, shown_format
+from rekord.codec.pictures import stored_image
+from rekord.codec.unfit import Unfit
 from rekord.errors import error
 from rekord.layouts.base import Remark, Verify
 from rekord.location import Location
+from rekord.schema import Image
 
 _CHANNELS = {1: "grey", 2: "grey with alpha", 3: "RGB", 4: "RGBA"}
 _CMYK = "H731"
@@ -25,9 +30,9 @@ def image_of(row: Mapping[str, Any], verify: Verify, *, readers: str) -> tuple[P
             location=Location(feature="image"),
             expected="a value for Image",
             found="None, or no such key",
-            do="give the row an image: encoded bytes, or a pathlib.Path",
+            do="give the row an image: encoded bytes, a pathlib.Path, or an array",
         )
-    picture = look_at_image(value, name="image", verify=verify)
+    picture = looked_at(value, Image(), name="image", verify=verify)
     if picture.format not in ("jpeg", "png"):
         raise error(
             "E321",
@@ -45,3 +50,14 @@ def image_of(row: Mapping[str, Any], verify: Verify, *, readers: str) -> tuple[P
         what = f"{whose} is {kind} of {picture.bits} bits: it is stored so, and readers turn it into RGB of 8 bits"
         remarks.append(Remark("H738", "image", what))
     return picture, remarks
+
+
+def looked_at(value: Any, image: Image, *, name: str, verify: Verify) -> Picture:
+    """An image as it is stored: encoded bytes, a file, or pixels, which are PNG unless `image` says otherwise."""
+    if not isinstance(value, np.ndarray):
+        return look_at_image(value, name=name, verify=verify)
+    try:
+        encoded = stored_image(value, image)
+    except Unfit as unfit:
+        raise unfit.told(name) from unfit.__cause__
+    return look_at_image(encoded, name=name, verify="headers")

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from rekord.codec.looking import Picture, look_at_image
+from rekord.codec.looking import Picture
 from rekord.codec.masks import look_at_mask, same_size
-from rekord.codec.pictures import stored_image
-from rekord.codec.unfit import Unfit
 from rekord.layouts.base import Derived, Remark, Verify
+from rekord.layouts.looks import looked_at
 from rekord.schema import Image, Mask, Schema
 
 
@@ -55,7 +52,7 @@ class Plain:
         images: dict[str, Picture] = {}
         for name, image in self._images.items():
             if (value := row.get(name)) is not None:
-                images[name] = picture = _looked_at(value, name, image, verify)
+                images[name] = picture = looked_at(value, image, name=name, verify=verify)
                 values[name] = picture.data
                 remarks += [Remark(code, name, what) for code, what in picture.remarks]
         for name, (mask, of) in self._masks.items():
@@ -68,13 +65,3 @@ class Plain:
                 values[name] = picture.data
                 remarks += [Remark(code, name, what) for code, what in picture.remarks]
         return Derived(values, tuple(remarks))
-
-
-def _looked_at(value: Any, name: str, image: Image, verify: Verify) -> Picture:
-    if not isinstance(value, np.ndarray):
-        return look_at_image(value, name=name, verify=verify)
-    try:
-        encoded = stored_image(value, image)
-    except Unfit as unfit:
-        raise unfit.told(name) from unfit.__cause__
-    return look_at_image(encoded, name=name, verify="headers")

@@ -17,6 +17,7 @@ from rekord.sources.contents import content_kind, is_boxes, is_coco, is_image_li
 from rekord.sources.trees import PICTURES, SPLITS, given_path, is_picture, joined
 from rekord.storage.files import LOCAL
 from rekord.storage.find import is_record_name
+from rekord.storage.remote import is_remote
 
 SOURCES = (
     *("image_folder", "image_csv", "segmentation", "voc_segmentation", "cityscapes", "voc", "coco", "yolo"),
@@ -67,6 +68,15 @@ def detect(path: str | os.PathLike[str], *, layout: str | None = None) -> Source
 def recognise(path: str | os.PathLike[str], *, layout: str | None = None) -> Recognised:
     """What a path is: a file, a folder, or a pattern of files. The same names give the same answer."""
     place = given_path(path)
+    if is_remote(place):
+        raise error(
+            "U604",
+            "raw data is not read from remote places yet",
+            location=Location(path=place),
+            expected="a path on this machine",
+            found=place.partition("://")[0][:30] + "://",
+            do="copy it here, and write from the copy",
+        )
     if not os.path.lexists(place) and _MAGIC.search(place):
         kind = _kind_by_name(os.path.basename(place))
         if kind not in (None, "image_folder"):

@@ -20,6 +20,8 @@ from rekord.schema.tfds_features import FLAT_VALUES, ROW_LENGTHS
 Dims: TypeAlias = "tuple[int | None, ...]"
 
 _MOST_INDICES = 2**63 - 1
+_CHANNELS = (1, 3, 4)
+_PIXELS = ("uint8", "uint16", *FLOATS, "float64")
 _MAPPED = "map the dataset to dicts of tensors: dataset.map(lambda …: {…})"
 
 
@@ -32,10 +34,22 @@ class Leaf:
     dtype: str
     dims: Dims | None
     levels: int = 0  # the ragged dimensions after the first, of a ragged tensor
+    looked: bool = False  # at the first rows, for what the spec does not tell
+
+    @property
+    def lacks_channels(self) -> bool:
+        """Whether these may be images of as many channels as their files have, which TensorFlow never knows."""
+        dims = self.dims or ()
+        known = self.looked or self.form != "dense" or self.dtype not in _PIXELS or 0 in dims
+        return not known and len(dims) == 3 and dims[2] is None
 
     def seen(self, tensor: Any) -> Leaf:
-        """The same, with the dimensions of a tensor, which is the first of them."""
-        return replace(self, dims=_sizes(self, tensor))
+        """The same, with the dimensions of a tensor, which is the first of them, or with its channels only."""
+        sizes = _sizes(self, tensor)
+        if self.lacks_channels:
+            assert self.dims is not None
+            sizes = (*self.dims[:2], sizes[2] if sizes[2] in _CHANNELS else None)
+        return replace(self, dims=sizes, looked=True)
 
     def merged(self, tensor: Any) -> Leaf:
         """The same, with None for each dimension in which this tensor differs from those before."""
@@ -116,7 +130,7 @@ def leaf_of(name: str, spec: Any) -> Leaf:
 
 def features_of(leaf: Leaf) -> dict[str, Feature] | None:
     """The columns of a tensor, most often one; None where its dimensions must be looked at first."""
-    if leaf.dims is None:
+    if leaf.dims is None or leaf.lacks_channels:
         return None
     if leaf.form == "sparse":
         return _sparse(leaf)
@@ -155,13 +169,13 @@ def _one(dtype: str, dims: Dims) -> Feature:
 def _is_picture(leaf: Leaf) -> bool:
     """Whether these are decoded images of any size: PNG keeps every pixel, and its own size."""
     dims = leaf.dims or ()
-    return leaf.form == "dense" and leaf.dtype == "uint8" and len(dims) == 3 and dims[2] in (1, 3, 4)
+    return leaf.form == "dense" and leaf.dtype == "uint8" and len(dims) == 3 and dims[2] in _CHANNELS
 
 
 def _ragged(leaf: Leaf) -> Feature:
     name, dtype, dims = leaf.name, leaf.dtype, leaf.dims or ()
     if _is_picture(leaf):
-        return Image(format="png")
+        return Image(format="png", channels=dims[2])
     varying = [at for at, size in enumerate(dims) if size is None]
     levels = max(leaf.levels, *varying)
     shape = (None,) * (levels + 1) + dims[levels + 1 :]

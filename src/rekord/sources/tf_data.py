@@ -176,13 +176,20 @@ class TfData:
             position += rows_each
 
     def _failing_row(self, position: int, rows_each: int) -> int | None:
-        """Which row it is that fails, if it fails once more: a batch does not tell."""
-        row = 0
+        """Which row it is that fails, if it fails once more: a batch does not tell.
+
+        Where a pipeline shuffles, it is another one each time, and none is named.
+        """
+        first, second = (self._rows_before_failure(position + rows_each) for _ in range(2))
+        return first if first == second and first is not None and first >= position else None
+
+    def _rows_before_failure(self, most_rows: int) -> int | None:
+        rows = 0
         try:
-            for _ in self._dataset.take(position + rows_each):
-                row += 1
+            for _ in self._dataset.take(most_rows):
+                rows += 1
         except Exception:  # whatever it is, it was met before
-            return row if row >= position else None
+            return rows
         return None
 
 
