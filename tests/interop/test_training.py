@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import rekord as rk
+from rekord.training.learner import Learner
 from rekord.training.result import Trained
 from rekord.training.watch import Watch
 
@@ -147,7 +149,7 @@ def test_another_backend_learns_and_resumes_alike(numbers: Path, tmp_path: Path,
         env={**os.environ, "KERAS_BACKEND": ""},
     )
     whole, again = json.loads(done.stdout.splitlines()[-1])
-    times = {"seconds", "waited_seconds"}
+    times = {"seconds", "waited_seconds", "timed_records"}
     assert whole["backend"] == again["backend"] == backend
     assert whole["score"] >= 0.8
     for one, other in zip(whole["epochs"], again["epochs"], strict=True):
@@ -275,6 +277,22 @@ def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_checkpoint_before(t
         rk.train(tmp_path / "data", tmp_path / "run", label="y", learning_rate=1e38, batch_size=8)
     assert caught.value.code == "X576"
     assert "learning-rate" in str(caught.value.do)
+
+
+def test_a_disk_that_is_full_when_the_model_is_saved_is_named_and_the_run_goes_on_later(
+    numbers: Path, whole_run: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save(learner: Learner, path: str) -> None:
+        Path(path).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "save", save)
+        with pytest.raises(rk.DatasetError) as caught:
+            rk.train(numbers, tmp_path / "run", **NUMBERS)
+    assert (caught.value.code, caught.value.location.path) == ("X504", str(tmp_path / "run/model.keras"))
+    assert os.listdir(tmp_path / "run") == ["checkpoint.tfrecord"]
+    assert told(rk.train(numbers, tmp_path / "run", resume=True, **NUMBERS)) == told(whole_run)
 
 
 def test_two_runs_do_not_share_a_place(numbers: Path, tmp_path: Path) -> None:

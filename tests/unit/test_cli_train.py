@@ -144,6 +144,9 @@ def test_without_a_validation_split_the_table_has_no_place_for_it(stands_in, cap
         "    1    0.500     0.750          –        –",
         "accuracy 0.750 (always the most frequent class: 0.500)",
     ]
+    assert lines[5] == "too few steps to say how long the model waited for data"
+    assert run(["train", "flowers", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["waited_share"] is None
 
 
 def test_where_the_input_is_the_bottleneck_it_is_said_what_to_change(stands_in, capsys) -> None:
@@ -224,6 +227,52 @@ def test_a_run_that_is_interrupted_before_a_checkpoint_leaves_nothing_to_go_on_w
     stands_in(tell)
     assert run(["train", "flowers"]) == 130
     assert capsys.readouterr().err == "interrupted before the first checkpoint: nothing is kept\n"
+
+
+def test_a_run_that_is_interrupted_before_it_goes_on_is_still_there(stands_in, capsys) -> None:
+    def tell(watch: Watch) -> Trained:
+        raise KeyboardInterrupt
+
+    stands_in(tell)
+    assert run(["train", "flowers", "--resume"]) == 130
+    assert capsys.readouterr().err.splitlines() == [
+        "interrupted before it went on: go on with",
+        "  rekord train flowers --resume",
+    ]
+
+
+def test_a_run_that_is_interrupted_after_its_last_epoch_is_in_no_epoch(stands_in, capsys) -> None:
+    def tell(watch: Watch) -> Trained:
+        whole(watch)
+        raise KeyboardInterrupt
+
+    stands_in(tell)
+    assert run(["train", "flowers"]) == 130
+    assert capsys.readouterr().err.startswith("interrupted at the end of the last epoch: go on with\n")
+
+
+def test_a_run_that_was_through_says_that_nothing_is_left_to_do(stands_in, capsys) -> None:
+    def tell(watch: Watch) -> Trained:
+        watch.resumed(3, 0)
+        return outcome()
+
+    stands_in(tell)
+    assert run(["train", "flowers", "--resume"]) == 0
+    assert capsys.readouterr().out.splitlines()[2] == "2 epochs done already, and no more asked for"
+
+
+def test_after_damage_it_is_said_what_is_kept_and_how_to_go_on(stands_in, capsys) -> None:
+    def tell(watch: Watch) -> Trained:
+        watch.step(1, 31, 0.5, 0.8)
+        watch.saved("flowers-model/checkpoint.tfrecord", 1, 31)
+        raise error("F102", location=Location(path="flowers/train.tfrecord", record=3))
+
+    stands_in(tell)
+    assert run(["train", "flowers", "--seed", "7"]) == 1
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        "kept up to epoch 1 of 2, step 31 of 60: when the data is as it was, go on with",
+        "  rekord train flowers --seed 7 --resume",
+    ]
 
 
 def test_a_run_that_goes_on_says_where(stands_in, capsys) -> None:

@@ -57,6 +57,11 @@ def test_the_verdict_says_which_of_the_two_is_slower() -> None:
     assert verdict(0.41) == "waited for data 41 % of the time: the input is the bottleneck"
 
 
+def test_of_a_run_too_short_to_be_timed_nothing_is_said() -> None:
+    assert verdict(None) == "too few steps to say how long the model waited for data"
+    assert (is_bottleneck(None), percent(None)) == (False, "–")
+
+
 @pytest.mark.parametrize(("share", "said"), [(0.0, "0 %"), (0.001, "<1 %"), (0.034, "3 %"), (1.0, "100 %")])
 def test_a_share_is_said_in_percent_and_little_is_not_nothing(share: float, said: str) -> None:
     assert percent(share) == said

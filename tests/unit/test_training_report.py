@@ -37,7 +37,8 @@ def trained(**changes: Any) -> Trained:
         left_out={"filename": "says where the record came from"},
     )
     done = [
-        Epoch(n, 1.0 / n, 0.5 + n / 10, 1.2 / n, 0.4 + n / 10, 10, 320, 320, 2.0, 0.1 * n) for n in range(1, 4)
+        Epoch(n, 1.0 / n, 0.5 + n / 10, 1.2 / n, 0.4 + n / 10, 10, 320, 320, 2.0, 0.1 * n)
+        for n in range(1, 4)
     ]
     run = Trained(
         dataset="data/flowers",

@@ -155,6 +155,24 @@ def train(
             found="both",
             do="--resume goes on with the run, --fresh starts over",
         )
+    given = {
+        "--epochs": (epochs, 5),
+        "--label": (label, None),
+        "--columns": (columns, None),
+        "--split": (split, None),
+        "--val": (val, None),
+        "--balance": (balance, False),
+        "--class-weights": (class_weights, False),
+        "--backend": (backend, None),
+        "--image-size": (image_size, None),
+        "--batch-size": (batch_size, 32),
+        "--learning-rate": (learning_rate, 0.001),
+        "--seed": (seed, 0),
+        "--checkpoint-steps": (checkpoint_steps, 500),
+        "--threads": (threads, None),
+        "--limit": (limit, None),
+        "--json": (as_json, False),
+    }
     show = Show(
         clean(dataset_name(path)),
         batch_size=batch_size,
@@ -186,32 +204,19 @@ def train(
                 watch=show,
             )
     except RekordError as failure:
-        if not is_about_records(failure) and failure.code != _BROKEN_LOSS:
+        is_damage = is_about_records(failure)
+        if not is_damage and failure.code != _BROKEN_LOSS:
             raise
-        return _bad_data(failure, as_json=as_json)
+        _say_bad_data(failure, as_json=as_json)
+        if is_damage and show.kept:
+            output.tell(f"kept up to {show.place()}: when the data is as it was, go on with")
+            output.tell(f"  {clean(again(path, out, given))}")
+        return 1
     except KeyboardInterrupt:
-        if not show.kept:
+        if not (show.kept or resume):
             output.tell("interrupted before the first checkpoint: nothing is kept")
             return 130
-        given = {
-            "--epochs": (epochs, 5),
-            "--label": (label, None),
-            "--columns": (columns, None),
-            "--split": (split, None),
-            "--val": (val, None),
-            "--balance": (balance, False),
-            "--class-weights": (class_weights, False),
-            "--backend": (backend, None),
-            "--image-size": (image_size, None),
-            "--batch-size": (batch_size, 32),
-            "--learning-rate": (learning_rate, 0.001),
-            "--seed": (seed, 0),
-            "--checkpoint-steps": (checkpoint_steps, 500),
-            "--threads": (threads, None),
-            "--limit": (limit, None),
-            "--json": (as_json, False),
-        }
-        output.tell(f"interrupted at {show.place()}: go on with")
+        output.tell(f"interrupted {f'at {show.place()}' if show.kept else 'before it went on'}: go on with")
         output.tell(f"  {clean(again(path, out, given))}")
         return 130
     if as_json:
@@ -286,9 +291,8 @@ def say_outcome(trained: Trained) -> None:
     output.say(f"next: open {shlex.quote(clean(os.path.join(trained.out, 'report.html')))}")
 
 
-def _bad_data(failure: RekordError, *, as_json: bool) -> int:
+def _say_bad_data(failure: RekordError, *, as_json: bool) -> None:
     for line in failure_lines(failure):
         output.tell(*line)
     if as_json:
         output.say_json({"error": failure.to_dict()})
-    return 1

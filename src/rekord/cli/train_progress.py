@@ -87,6 +87,8 @@ class Show(Watch):
     def place(self) -> str:
         """`epoch 2, step 31 of 60`."""
         now = self._now
+        if now.epoch > now.epochs:
+            return "the end of the last epoch"
         if now.step == 0:
             return f"the beginning of epoch {now.epoch:,} of {now.epochs:,}"
         return f"epoch {now.epoch:,} of {now.epochs:,}, step {now.step:,} of {now.steps:,}"
@@ -110,7 +112,10 @@ class Show(Watch):
     def resumed(self, epoch: int, step: int) -> None:
         self._now.epoch, self._now.step, self._now.begun_step = epoch, step, step
         self._kept = True
-        self._tell(f"going on at {self.place()}")
+        if epoch > self._now.epochs:
+            self._tell(f"{count(epoch - 1, 'epoch')} done already, and no more asked for")
+        else:
+            self._tell(f"going on at {self.place()}")
 
     def waited(self, share: float) -> None:
         self._waited = share
@@ -211,7 +216,7 @@ def cells(epoch: Epoch, *, held_out: bool) -> list[str]:
     """What stands in the columns."""
     validation = [figure(epoch.val_loss), figure(epoch.val_score)] if held_out else []
     rate = f"{epoch.records_per_second:,.0f}" if epoch.seconds > 0 else "–"
-    waiting = percent(epoch.waited_share) if epoch.seconds > 0 else "–"
+    waiting = percent(epoch.waited_share)
     return [f"{epoch.number}", figure(epoch.loss), figure(epoch.score), *validation, rate, waiting]
 
 

@@ -106,13 +106,15 @@ def advise(
     return tuple(told) or (_fast_model(epochs),)
 
 
-def is_bottleneck(waited_share: float) -> bool:
+def is_bottleneck(waited_share: float | None) -> bool:
     """Whether the input holds the model up."""
-    return waited_share > BOTTLENECK_SHARE
+    return waited_share is not None and waited_share > BOTTLENECK_SHARE
 
 
-def verdict(waited_share: float) -> str:
+def verdict(waited_share: float | None) -> str:
     """One line that says which of the two is slower."""
+    if waited_share is None:
+        return "too few steps to say how long the model waited for data"
     slower = (
         "the input is the bottleneck"
         if is_bottleneck(waited_share)
@@ -121,8 +123,10 @@ def verdict(waited_share: float) -> str:
     return f"waited for data {percent(waited_share)} of the time: {slower}"
 
 
-def percent(share: float) -> str:
+def percent(share: float | None) -> str:
     """`3 %`; what is little is not said to be nothing."""
+    if share is None:
+        return "–"
     return "<1 %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
 
 

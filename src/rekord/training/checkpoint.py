@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from rekord.codec.decode import decode
 from rekord.dataset.read import records
+from rekord.dataset.shard_index import compression_of
 from rekord.dataset.writer import Writer
 from rekord.errors import DataError, FormatError, RekordError, error
 from rekord.location import Location
@@ -91,6 +92,9 @@ def _size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
 
 def _rows(path: str) -> Iterator[dict[str, Any]]:
     try:
+        # None is ever written compressed: a few bytes could become more than there is memory.
+        if compression_of(path) != "none":
+            raise _damaged(path, "a checkpoint of `rekord train`", "a compressed file")
         for payload in records(path):
             yield decode(payload, _SCHEMA)
     except (FormatError, DataError) as failure:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rekord import _core
-from rekord.codec.columns import Strings
+from rekord.codec.columns import Column, Strings
 from rekord.codec.looking import FORMATS
 from rekord.dataset.asking import checked_columns
 from rekord.dataset.split import Split
-from rekord.errors import error
+from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Image, Mask, Schema
 from rekord.training.forms import (
@@ -27,6 +27,7 @@ from rekord.training.targets import classes_of, listed, no_baseline, target_of
 from rekord.training.task import Form, Input, Kind, Task
 
 MOST_CATEGORIES = 1_000
+_DEEPLAB_MASK = "image/segmentation/class/encoded"
 _DO = "rekord train PATH --columns A,B, with columns that say something of the target; or --label KEY"
 
 
@@ -37,7 +38,7 @@ def choose(split: Split, *, label: str | None = None, columns: Sequence[str] | N
     columns leave open is decided by a look at some records.
     """
     schema = split.schema
-    kind, target = target_of(schema, label)
+    kind, target = _target(split, label)
     named = None if columns is None else checked_columns(columns)
     if named is not None:
         _check_named(schema, named, target)
@@ -104,13 +105,8 @@ class _Choice:
         stored = [name for name, form in forms.items() if form == "string" and self._is_bytes(name)]
         batch = first_batch(self._split, stored) if stored else {}
         for name in stored:
-            column = batch.get(name)
-            values = (
-                [value for value in column.tolist() if value is not None]
-                if isinstance(column, Strings)
-                else []
-            )
-            if values and all(_is_picture(value) for value in values):
+            values = _values(batch.get(name))
+            if _are_pictures(values):
                 if is_mask_like(name) and self._named is None:
                     del forms[name]
                     self._leave_out(name, "pictures that no rk.Mask declares")
@@ -196,6 +192,40 @@ class _Choice:
         return name in self._schema.context and self._schema[name].shape == ()
 
 
+def _target(split: Split, label: str | None) -> tuple[Kind, str]:
+    """What is learned; pictures of classes that are stored as plain bytes are said to be what they are."""
+    schema = split.schema
+    try:
+        kind, target = target_of(schema, label)
+    except RekordError as failure:
+        stored = [
+            name for name, one in schema.context.items() if isinstance(one, Bytes) and is_mask_like(name)
+        ]
+        if failure.code != "U608" or label is not None or not stored:
+            raise
+        batch = first_batch(split, stored)
+        undeclared = next((name for name in stored if _are_pictures(_values(batch.get(name)))), None)
+        if undeclared is None:
+            raise
+        raise _not_declared(schema, undeclared) from None
+    if isinstance(schema[target], Bytes) and _are_pictures(_values(first_batch(split, [target]).get(target))):
+        raise _not_declared(schema, target)
+    return kind, target
+
+
+def _not_declared(schema: Schema, column: str) -> RekordError:
+    key = schema[column].key or column
+    return no_baseline(
+        f"`{column}` holds pictures, and nothing says that they are classes of pixels",
+        feature=column,
+        expected="an rk.Mask, with the number of its classes",
+        found="Bytes that are pictures",
+        do="rk.rewrite(IN, OUT, schema=rk.layouts.deeplab(classes=N, ignore=255).schema), and train on OUT"
+        if key == _DEEPLAB_MASK
+        else "rekord rewrite IN OUT --schema FILE, with a Mask in it, and train on OUT",
+    )
+
+
 def _image_of_mask(
     schema: Schema, target: str, mask: Mask, named: tuple[str, ...] | None
 ) -> tuple[tuple[Input, ...], dict[str, str]]:
@@ -238,6 +268,15 @@ def _check_named(schema: Schema, named: tuple[str, ...], target: str) -> None:
 def _form_of_string(seen: Seen) -> Form:
     known = int(seen.valid.sum())
     return "category" if seen.distinct <= MOST_CATEGORIES and 2 * seen.distinct <= known else "text"
+
+
+def _values(column: Column | None) -> list[bytes]:
+    values = column.tolist() if isinstance(column, Strings) else []
+    return [value for value in values if value is not None]
+
+
+def _are_pictures(values: list[bytes]) -> bool:
+    return bool(values) and all(_is_picture(value) for value in values)
 
 
 def _is_picture(data: bytes) -> bool:

@@ -122,10 +122,24 @@ class Encoder:
             raise no_class(self.task, what, "a value in each record", "no value")
         stored = column.values if isinstance(column, Optional) else column
         if self.task.kind == "segmentation":
-            return np.asarray(stored).astype(np.int32)
+            return self._pixel_ids(np.asarray(stored).astype(np.int32))
         if self.task.kind == "regression":
             return self._number(np.asarray(stored))
         return self._class_ids(stored)
+
+    def _pixel_ids(self, ids: Array) -> Array:
+        strange = (ids < 0) | (ids >= len(self.task.classes))
+        if self.task.ignore is not None:
+            strange &= ids != self.task.ignore
+        if strange.any():
+            records = int(strange.any((1, 2)).sum())
+            what = (
+                f"`{self.task.target}` has pixels of none of the classes, in {records:,} records of a batch"
+            )
+            ignored = "" if self.task.ignore is None else f", or {self.task.ignore}, which is ignored"
+            found = str(int(ids[strange][0]))
+            raise no_class(self.task, what, f"ids below {len(self.task.classes):,}{ignored}", found)
+        return ids
 
     def _number(self, stored: Array) -> Array:
         with np.errstate(over="ignore"):

@@ -90,7 +90,7 @@ _ID = re.compile(
     r"(?:.*[_/ .-])?(?:id|idx|index|uid|uuid|guid|key|row|record|number|nr|no|unnamed: 0)|.*[a-z](?:Id|ID)"
 )
 _LEAST_SIDE = 8
-_MOST_CHANNELS = 32
+MOST_CHANNELS = 32
 
 
 class Unfit(str):
@@ -191,7 +191,7 @@ def _is_image(column: str, shape: tuple[int | None, ...]) -> bool:
     if not last_part(column).startswith(("image", "img", "picture")) or len(shape) not in (2, 3):
         return False
     sizes = [size or 0 for size in shape]
-    return min(sizes[:2]) >= _LEAST_SIDE and (len(sizes) == 2 or sizes[2] <= _MOST_CHANNELS)
+    return min(sizes[:2]) >= _LEAST_SIDE and (len(sizes) == 2 or sizes[2] <= MOST_CHANNELS)
 
 
 def _too_many(values: int) -> Unfit:

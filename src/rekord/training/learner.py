@@ -23,7 +23,7 @@ class Learner:
         self._keras = keras
         self._encoder = encoder
         self._seed = seed
-        self._weights = None if weights is None else weights.astype(np.float32)
+        self.weights = None if weights is None else weights.astype(np.float32)
         self._model = build(keras, encoder, seed)
         task = encoder.task
         if task.kind == "regression":
@@ -60,15 +60,17 @@ class Learner:
         told = self._model.train_on_batch(
             step.x, self._targets(step), sample_weight=self._step_weights(step), return_dict=True
         )
-        loss = float(told["loss"])
-        totals.loss += loss * step.rows
-        totals.weight += step.rows
+        loss, learned = float(told["loss"]), step.rows
         totals.rows += step.rows
         if self._encoder.task.kind == "regression":
             totals.error += float(told["error"]) * step.rows
             totals.blind_error += float(np.abs(step.y - self._encoder.target_mean).sum())
         else:
-            totals.by_class += numpy_of(self._tally.counts).reshape(3, -1).astype(np.int64)
+            counts = numpy_of(self._tally.counts).reshape(3, -1).astype(np.int64)
+            totals.by_class += counts
+            learned = int(counts[1].sum())  # of masks: the pixels that are not ignored
+        totals.loss += loss * learned
+        totals.weight += learned
         return loss
 
     def said(self, step: Step) -> Array:
@@ -85,11 +87,11 @@ class Learner:
         return step.y[:, None] if self._encoder.task.kind == "regression" else step.y
 
     def _step_weights(self, step: Step) -> Array | None:
-        if self._weights is None:
+        if self.weights is None:
             return None
         # What is ignored has an id that may be no class; the loss leaves it out.
-        known = np.minimum(step.y, len(self._weights) - 1)
-        return self._weights[known]
+        known = np.minimum(step.y, len(self.weights) - 1)
+        return self.weights[known]
 
 
 def numpy_of(variable: Any) -> Array:

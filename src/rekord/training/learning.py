@@ -18,6 +18,7 @@ from rekord.schema.refuse import shown
 from rekord.training.encoder import Encoder
 from rekord.training.parts import (
     MOST_IDS,
+    MOST_LENGTH,
     SPLITTING,
     Batch,
     Category,
@@ -29,7 +30,7 @@ from rekord.training.parts import (
     side_by_side,
     token_lists,
 )
-from rekord.training.picture_parts import Picture, Pixels
+from rekord.training.picture_parts import LEAST_SIDE, MOST_SIDE, Picture, Pixels
 from rekord.training.survey import as_text, first_batch, sampled, valid_rows
 from rekord.training.task import Task
 from rekord.transforms.vocabularies import Words
@@ -43,7 +44,6 @@ Progress: TypeAlias = "Callable[[int, int], None] | None"
 LEARNED_RECORDS = 100_000
 MOST_WORDS = 20_000
 MOST_CATEGORIES = 1_000
-MOST_LENGTH = 256
 USUAL_SIDE = 64
 SEGMENTED_SIDE = 128
 _SIDE_STEP = 8  # what is halved three times must be a multiple of this
@@ -58,7 +58,7 @@ _SCALES = {"uint8": 255.0, "uint16": 65535.0, "bool": 1.0}
 def learn(split: Split, task: Task, *, image_size: Size | None = None, progress: Progress = None) -> Encoder:
     """The encoder for a task. At most 100,000 records are read, with equal gaps; none if nothing is learned."""
     schema = split.schema
-    learners = _learners(split, task, _checked_size(image_size))
+    learners = _learners(split, task, checked_size(image_size))
     target = _Moments(task.target) if task.kind == "regression" else None
     reading = [one for one in (*learners.values(), target) if isinstance(one, _Learner)]
     columns = [name for one in reading for name in one.columns]
@@ -276,17 +276,18 @@ def _size(task: Task, seen: Size, asked: Size | None) -> Size:
     return -(-height // step) * step, -(-width // step) * step
 
 
-def _checked_size(size: Any) -> Size | None:
+def checked_size(size: Any) -> Size | None:
+    """What the model is asked to take as the height and width of images."""
     if size is None:
         return None
     parts = size if isinstance(size, (tuple, list)) else ()
     whole = [hasattr(part, "__index__") and not isinstance(part, bool) for part in parts]
-    if len(parts) == 2 and all(whole) and all(8 <= part <= 4096 for part in parts):
+    if len(parts) == 2 and all(whole) and all(LEAST_SIDE <= part <= MOST_SIDE for part in parts):
         return int(parts[0].__index__()), int(parts[1].__index__())
     raise error(
         "U605",
         f"`image_size` cannot be {shown(size)}",
-        expected="(height, width), two whole numbers from 8 to 4,096",
+        expected=f"(height, width), two whole numbers from {LEAST_SIDE} to {MOST_SIDE:,}",
         found=shown(size),
         do="image_size=(64, 64)",
     )

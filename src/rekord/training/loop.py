@@ -149,9 +149,23 @@ class Loop:
             do="a tenth of the --learning-rate; and rekord stats PATH, for numbers that are very large",
         )
 
+    def _check_learned(self, totals: Totals) -> None:
+        """Refuse masks in which there is nothing but what is ignored."""
+        task = self._encoder.task
+        if task.kind == "segmentation" and not totals.by_class[1].any():
+            raise error(
+                "U678",
+                f"no pixel of `{task.target}` has a class that is learned",
+                location=Location(feature=task.target),
+                expected=f"pixels of {len(task.classes):,} classes",
+                found=f"only {task.ignore}, which is ignored",
+                do="rekord stats PATH, which shows how many pixels each class has",
+            )
+
     def _finish_epoch(self, stopping: Stopping) -> None:
         progress, totals = self.progress, self.progress.totals
         assert totals is not None
+        self._check_learned(totals)
         held_out = None if self._reading.val is None else self._validated(self._reading.val, stopping)
         progress.chance = (totals if held_out is None else held_out[0]).chance
         progress.confusion = None if held_out is None else held_out[1]
@@ -188,7 +202,9 @@ class Loop:
                 if task.kind == "regression":
                     self._add_errors(totals, step, said)
                 else:
-                    loss, weight = scores.cross_entropy(said, step.y, ignore=task.ignore)
+                    # Weighted as in training, so that the two losses can be compared.
+                    weights = self._learner.weights
+                    loss, weight = scores.cross_entropy(said, step.y, ignore=task.ignore, weights=weights)
                     totals.loss += loss
                     totals.weight += weight
                     told = said.argmax(-1)

@@ -128,10 +128,9 @@ class _Builder:
         )
 
     def _halvings(self, spec: Spec, *, most: int) -> int:
-        halvings, (height, width) = 0, spec.shape[:2]
-        # Only what can be halved without a rest can be doubled to the same size again.
-        while halvings < most and min(height, width) >= 2 * _LEAST_SIDE and not (height % 2 or width % 2):
-            halvings, height, width = halvings + 1, height // 2, width // 2
+        halvings, side = 0, min(spec.shape[:2])
+        while halvings < most and side >= 2 * _LEAST_SIDE:
+            halvings, side = halvings + 1, side // 2
         return halvings
 
     def _first_weights(self) -> Any:

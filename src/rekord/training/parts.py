@@ -25,8 +25,13 @@ UNKNOWN = 1
 FIRST = 2
 """The ids of texts and tokens: nothing, something that was not learned, and from here on what was."""
 
-MOST_IDS = 1_000_000
-"""Of more ids some share one: a table of so many rows is what a small model has room for."""
+MOST_IDS = 1 << 16
+"""Of more ids some share one: a table of so many rows is what a small model has room for, and learns in time."""
+
+MOST_LENGTH = 256
+"""Of a longer text or list of tokens the rest is cut off."""
+
+_LARGEST = np.float32(1e19)
 
 SPLITTING = Splitting("words", lowercase=True)
 
@@ -143,7 +148,8 @@ class Category:
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Category:
         words = None if told["words"] is None else _words(told["words"])
-        return cls(str(told["column"]), words, int(told["count"]) if words is None else len(words))
+        count = bounded(told["count"], MOST_IDS) if words is None else len(words)
+        return cls(str(told["column"]), words, count)
 
 
 @dataclass(frozen=True)
@@ -179,7 +185,7 @@ class WordIds:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> WordIds:
-        return cls(str(told["column"]), _words(told["words"]), int(told["length"]))
+        return cls(str(told["column"]), _words(told["words"]), bounded(told["length"], MOST_LENGTH))
 
 
 @dataclass(frozen=True)
@@ -218,7 +224,7 @@ class TokenIds:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> TokenIds:
-        return cls(str(told["column"]), int(told["largest"]), int(told["length"]))
+        return cls(str(told["column"]), int(told["largest"]), bounded(told["length"], MOST_LENGTH))
 
 
 def dense(column: Column) -> Array:
@@ -238,8 +244,11 @@ def side_by_side(batch: Batch, columns: tuple[str, ...]) -> Array:
             values = column.to_dense()
         else:
             values = column.values if isinstance(column, Optional) else np.asarray(column)
-        with np.errstate(over="ignore"):  # what float32 does not hold is infinite, and then bounded
+        with np.errstate(over="ignore"):
             flat = values.reshape(len(values), -1).astype(np.float32)
+        # What float32 cannot square counts as infinite, and is then bounded: it stands for a missing value mostly,
+        # and no variance would be left that says anything of the others.
+        flat[np.abs(flat) > _LARGEST] *= np.float32(np.inf)
         flat[~valid_rows(column)] = np.nan
         made.append(flat)
     return made[0] if len(made) == 1 else np.concatenate(made, axis=1)
@@ -255,6 +264,14 @@ def token_lists(column: Column) -> Ragged:
     kept = np.arange(width) < np.where((values != 0).any(axis=1), last, 0)[:, None]
     offsets = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64)
     return Ragged(values[kept], offsets)
+
+
+def bounded(told: Any, most: int) -> int:
+    """A number of things that was told, from 1 to `most`: what is read back must not take more memory than it did."""
+    number = int(told)
+    if not 1 <= number <= most:
+        raise ValueError(f"{number} is not from 1 to {most}")
+    return number
 
 
 def damaged(found: str) -> RekordError:

@@ -9,8 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rekord.codec.columns import Strings
-from rekord.training.parts import Array, Batch, Spec, dense
+from rekord.training.forms import MOST_CHANNELS
+from rekord.training.parts import Array, Batch, Spec, bounded, dense
 from rekord.training.task import Form
+
+LEAST_SIDE = 8
+MOST_SIDE = 4096
+"""What a model can be asked to take as the height or width of an image."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class Picture:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Picture:
-        height, width, channels = [int(told[name]) for name in ("height", "width", "channels")]
+        height, width, channels = _size(told)
         return cls(str(told["column"]), height, width, channels, bool(told["is_stored"]))
 
 
@@ -107,8 +112,13 @@ class Pixels:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Pixels:
-        height, width, channels = [int(told[name]) for name in ("height", "width", "channels")]
+        height, width, channels = _size(told)
         return cls(str(told["column"]), height, width, channels, float(told["scale"]))
+
+
+def _size(told: Mapping[str, Any]) -> list[int]:
+    most = {"height": MOST_SIDE, "width": MOST_SIDE, "channels": MOST_CHANNELS}
+    return [bounded(told[name], limit) for name, limit in most.items()]
 
 
 def _nearest(have: int, want: int) -> Array:

@@ -29,9 +29,9 @@ class Epoch:
     waited_seconds: float  # of these: for data
 
     @property
-    def waited_share(self) -> float:
-        """The share of the time in which the model waited for data."""
-        return self.waited_seconds / self.seconds if self.seconds > 0 else 0.0
+    def waited_share(self) -> float | None:
+        """The share of the time in which the model waited for data; None where no step was timed."""
+        return self.waited_seconds / self.seconds if self.seconds > 0 else None
 
     @property
     def records_per_second(self) -> float:
@@ -87,10 +87,10 @@ class Trained:
         return last.score if last.val_score is None else last.val_score
 
     @property
-    def waited_share(self) -> float:
-        """The share of the time of all epochs in which the model waited for data."""
+    def waited_share(self) -> float | None:
+        """The share of the time of all epochs in which the model waited for data; None where no step was timed."""
         seconds = sum(epoch.seconds for epoch in self.epochs)
-        return sum(epoch.waited_seconds for epoch in self.epochs) / seconds if seconds > 0 else 0.0
+        return sum(epoch.waited_seconds for epoch in self.epochs) / seconds if seconds > 0 else None
 
     @property
     def records_per_second(self) -> float:
@@ -113,7 +113,7 @@ class Trained:
             "score": self.score,
             "chance": self.chance,
             "epochs": [epoch.to_dict() for epoch in self.epochs],
-            "waited_share": round(self.waited_share, 4),
+            "waited_share": None if self.waited_share is None else round(self.waited_share, 4),
             "records_per_second": round(self.records_per_second, 1),
             "confusion": None if self.confusion is None else self.confusion.tolist(),
             "compile_seconds": round(self.compile_seconds, 3),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ from rekord.dataset.split import Split
 from rekord.engines.journal import Lock
 from rekord.errors import error, located
 from rekord.location import Location
-from rekord.storage.files import LOCAL
+from rekord.storage.files import LOCAL, write_error
 from rekord.storage.publish import publish
 from rekord.training import checkpoint
 from rekord.training.advice import advise, facts
@@ -26,17 +27,18 @@ from rekord.training.backend import load_keras
 from rekord.training.choose import choose
 from rekord.training.encoder import Encoder
 from rekord.training.learner import Learner
-from rekord.training.learning import learn
+from rekord.training.learning import checked_size, learn
 from rekord.training.loop import Loop, Progress, Reading
-from rekord.training.place import Place, prepared, usual_folder
+from rekord.training.place import Place, prepared, refuse_place, usual_folder
 from rekord.training.report import page
 from rekord.training.result import Epoch, Trained
 from rekord.training.targets import check_target
 from rekord.training.task import Task
 from rekord.training.totals import Totals
 from rekord.training.watch import Watch
-from rekord.training.weights import class_weights_of
+from rekord.training.weights import class_weights_of, refuse_numbers
 
+_TRAINING = ("train", "training")
 _VALIDATION = ("val", "validation", "valid", "dev", "eval", "test")
 
 
@@ -79,17 +81,24 @@ def train(
             epochs, batch_size, label, columns, balance, class_weights, image_size, seed, learning_rate, limit
         )
     )
+    checked_count("checkpoint_steps", checkpoint_steps, least=0)
+    if threads is not None:
+        checked_count("threads", threads, least=1)
     path, folder = os.fspath(path), usual_folder(os.fspath(path)) if out is None else os.fspath(out)
     watch = watch or Watch()
-    splits = _splits(open(path), split, validation, limit)
+    dataset = open(path)
+    refuse_place(folder, dataset=path, resume=resume, fresh=fresh)
+    splits = _splits(dataset, split, validation, limit)
     task = choose(splits.train, label=label, columns=columns)
+    if balance or class_weights:
+        refuse_numbers(task)
     if splits.val is not None:
         check_target(splits.val, task)
     watch.chosen(task)
     keras = load_keras(backend)  # after all that can be refused without it: it takes seconds
     LOCAL.make_folder(os.path.dirname(os.path.abspath(folder)))
     with Lock(folder):
-        place = prepared(folder, resume=resume, fresh=fresh)
+        place = prepared(folder, dataset=path, resume=resume, fresh=fresh)
         return _Run(path, place, asked, splits, task, keras, watch).run(
             resume=resume, checkpoint_steps=checkpoint_steps, threads=threads
         )
@@ -187,6 +196,7 @@ class _Run:
             "dataset": self._splits.train.digest(),
             "split": self._splits.train.name,
             "validation": None if val is None else val.name,
+            "validation_dataset": None if val is None else val.digest(),
             "task": self._task.to_dict(),
             **{
                 name: value
@@ -215,7 +225,7 @@ class _Run:
         try:
             with located(path=path):
                 return Encoder.from_dict(state["encoder"], self._task), _progress(state, self._task)
-        except (KeyError, TypeError, ValueError) as failure:
+        except (KeyError, TypeError, ValueError, OverflowError, msgspec.ValidationError) as failure:
             raise error(
                 "X575",
                 location=Location(path=path),
@@ -264,6 +274,7 @@ def _checked(asked: _Asked) -> _Asked:
     checked_count("epochs", asked.epochs, least=1)
     checked_count("batch_size", asked.batch_size, least=1)
     checked_seed("seed", asked.seed)
+    checked_size(asked.image_size)
     if asked.limit is not None:
         checked_count("limit", asked.limit, least=1)
     if not 0 < asked.learning_rate < float("inf"):
@@ -288,9 +299,13 @@ def _checked(asked: _Asked) -> _Asked:
 def _splits(dataset: Dataset, train: str | None, val: str | None, limit: int | None) -> _Splits:
     """The split to train on, and the one that is held out, if there is one."""
     names = list(dataset.splits)
-    usual = [name for name in names if name not in _VALIDATION] or names
-    chosen = train or ("train" if "train" in names else usual[0])
-    held_out = val or next((name for name in _VALIDATION if name in names and name != chosen), None)
+    trained = _called(names, _TRAINING)
+    usual = [name for name in names if name not in _called(names, _VALIDATION)] or names
+    chosen = train or [*trained, *usual][0]
+    # One without records holds nothing out.
+    held_out = val or next(
+        (name for name in _called(names, _VALIDATION) if name != chosen and len(dataset[name])), None
+    )
     if held_out == chosen:
         raise error(
             "U605",
@@ -301,9 +316,24 @@ def _splits(dataset: Dataset, train: str | None, val: str | None, limit: int | N
         )
     first = dataset[chosen]
     second = None if held_out is None else dataset[held_out]
+    if second is not None and not len(second):
+        raise error(
+            "U678",
+            f"there are no records in `{second.name}` to validate on",
+            expected="some records",
+            found="none",
+            do="name another validation split, or none",
+        )
     if limit is not None:
         first, second = first.take(limit), second if second is None else second.take(limit)
     return _Splits(first, second)
+
+
+def _called(names: Sequence[str], words: Sequence[str]) -> list[str]:
+    """The splits that are called one of these, then those that have it in their name, such as flowers-train."""
+    exact = [word for word in words if word in names]
+    alike = [name for word in words for name in names if word in re.split(r"[^a-z]+", name.casefold())]
+    return list(dict.fromkeys([*exact, *alike]))
 
 
 def _told(progress: Progress, encoder: Encoder) -> dict[str, Any]:
@@ -325,15 +355,18 @@ def _told(progress: Progress, encoder: Encoder) -> dict[str, Any]:
 
 def _progress(state: dict[str, Any], task: Task) -> Progress:
     """The run as a checkpoint tells of it."""
-    totals, confusion = state["totals"], state["confusion"]
+    totals, confusion, classes = state["totals"], state["confusion"], len(task.classes)
+    done = msgspec.convert(state["done"], tuple[Epoch, ...])
+    if state["epoch"] != len(done):
+        raise ValueError("as many epochs as are done")
     return Progress(
         plan=state["plan"],
-        epoch=int(state["epoch"]),
-        reader=state["reader"],
+        epoch=len(done),
+        reader=msgspec.convert(state["reader"], dict[str, Any] | None),
         totals=None if totals is None else Totals.from_dict(totals, task),
-        done=tuple([Epoch(**epoch) for epoch in state["done"]]),
-        confusion=None if confusion is None else np.array(confusion, np.int64),
-        chance=state["chance"],
+        done=done,
+        confusion=None if confusion is None else np.array(confusion, np.int64).reshape(classes, classes),
+        chance=msgspec.convert(state["chance"], float | None),
         compile_seconds=float(state["compile_seconds"]),
         first_batch_seconds=float(state["first_batch_seconds"]),
     )
@@ -345,6 +378,8 @@ def _save_model(learner: Learner, place: Place) -> None:
     try:
         learner.save(staged)
         LOCAL.rename(staged, place.model)
+    except OSError as failure:
+        raise write_error(place.model, failure) from failure
     finally:
         with suppress(OSError):
             os.unlink(staged)

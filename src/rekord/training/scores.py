@@ -10,8 +10,6 @@ import numpy.typing as npt
 Array: TypeAlias = "npt.NDArray[Any]"
 Matrix: TypeAlias = "npt.NDArray[np.int64]"
 
-_LEAST_PROBABILITY = 1e-7
-
 
 def tallied(true: Array, said: Array, classes: int, *, ignore: int | None = None) -> Matrix:
     """Of each class how often it was said rightly, how often it is true, and how often it was said."""
@@ -61,8 +59,10 @@ def _ious(right: Matrix, true: Matrix, said: Matrix) -> list[float | None]:
     return [int(r) / int(e) if e else None for r, e in zip(right, either, strict=True)]
 
 
-def cross_entropy(logits: Array, true: Array, *, ignore: int | None = None) -> tuple[float, int]:
-    """The sum of the losses, and over how many values it is."""
+def cross_entropy(
+    logits: Array, true: Array, *, ignore: int | None = None, weights: Array | None = None
+) -> tuple[float, int]:
+    """The sum of the losses, and over how many values it is. `weights` holds one weight a class."""
     logits = logits.reshape(-1, logits.shape[-1]).astype(np.float64)
     true = true.reshape(-1).astype(np.int64)
     if ignore is not None:
@@ -73,4 +73,6 @@ def cross_entropy(logits: Array, true: Array, *, ignore: int | None = None) -> t
     top = logits.max(-1, keepdims=True)
     log_sum = np.log(np.exp(logits - top).sum(-1)) + top[:, 0]
     losses = log_sum - np.take_along_axis(logits, true[:, None], -1)[:, 0]
-    return float(np.minimum(losses, -np.log(_LEAST_PROBABILITY)).sum()), len(true)
+    if weights is not None:
+        losses = losses * weights[true]
+    return float(losses.sum()), len(true)

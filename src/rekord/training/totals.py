@@ -82,6 +82,10 @@ class Totals:
     @classmethod
     def from_dict(cls, told: dict[str, Any], task: Task) -> Totals:
         """The sums that `to_dict` told of."""
-        totals = cls(task, **{name: value for name, value in told.items() if name != "by_class"})
+        totals = cls(task)
+        for name in ("loss", "weight", "error", "blind_error", "seconds", "waited_seconds"):
+            setattr(totals, name, float(told[name]))
+        for name in ("rows", "steps", "timed_rows"):
+            setattr(totals, name, int(told[name]))
         totals.by_class = np.array(told["by_class"], np.int64).reshape(3, len(task.classes))
         return totals

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from rekord.dataset.split import Split
 from rekord.errors import error
 from rekord.training.encoder import Encoder, Step
+from rekord.training.task import Task
 
 Array: TypeAlias = "npt.NDArray[np.float64]"
 
@@ -21,9 +22,8 @@ _MOST = 10.0
 """A class of a few pixels would otherwise weigh more than all others together."""
 
 
-def class_weights_of(split: Split, encoder: Encoder, *, seed: int, batch_size: int) -> Array:
-    """One weight a class: records (or pixels) / (classes × those of the class); 1 of a class that does not occur."""
-    task = encoder.task
+def refuse_numbers(task: Task) -> None:
+    """A number has no classes that could be balanced."""
     if task.kind == "regression":
         raise error(
             "U605",
@@ -32,6 +32,11 @@ def class_weights_of(split: Split, encoder: Encoder, *, seed: int, batch_size: i
             found=f"`{task.target}`, a number",
             do="leave them out",
         )
+
+
+def class_weights_of(split: Split, encoder: Encoder, *, seed: int, batch_size: int) -> Array:
+    """One weight a class: records (or pixels) / (classes × those of the class); 1 of a class that does not occur."""
+    task = encoder.task
     if task.kind == "segmentation":
         return _of_pixels(split, encoder, seed=seed, batch_size=batch_size)
     found = split.class_weights(by=task.target)
