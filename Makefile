@@ -43,8 +43,8 @@ demo: $(VENV)/.package
 test: lint test-cpp test-python
 
 lint: $(VENV)/.test $(VENV)/.package
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
 	cp $$($(BIN)/python -c "import rekord._core as core; print(core.__file__.split('_core')[0] + '_core.pyi')") src/rekord/
 	$(BIN)/mypy
 
@@ -58,8 +58,8 @@ test-python: $(VENV)/.test $(VENV)/.package
 	$(BIN)/python -m pytest -n 2 -m "not long"
 
 format: $(VENV)/.test
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format src tests benchmarks examples
 
 $(VENV)/.docs: $(BIN)/python pyproject.toml
 	$(PIP) install --group docs
