@@ -157,7 +157,9 @@ def test_decoded_images_of_any_size_are_kept_as_png(tmp_path):
 
     spec = (tf.TensorSpec((None, None, 3), tf.uint8), tf.TensorSpec((), tf.int64))
     source = tf_data(tf.data.Dataset.from_generator(make, output_signature=spec), names=("image", "label"))
-    assert source.facts().schema == rk.Schema({"image": rk.Image(format="png"), "label": rk.Int64()})
+    assert source.facts().schema == rk.Schema(
+        {"image": rk.Image(format="png", channels=3), "label": rk.Int64()}
+    )
     pixels = [np.asarray(Pillow.open(io.BytesIO(row["image"]))) for row in stored(source, tmp_path)]
     assert [one.shape for one in pixels] == [(2, 3, 3), (3, 3, 3), (4, 3, 3)]
     assert [int(one.max()) for one in pixels] == [0, 1, 2]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rekord import _core
@@ -72,6 +72,7 @@ def test_an_interleave_of_very_many_records_is_exact() -> None:
 
 
 @given(recipe=recipes(), epoch=st.integers(0, 2**63 - 1))
+@example(recipe=Quotas(Plain((1,)), np.array([27]), True, 0, {}), epoch=2**63 - 1)
 def test_an_epoch_has_the_quota_of_every_part(recipe: Quotas, epoch: int) -> None:
     drawn = recipe.records(epoch, whole(recipe.size))
     counts = np.bincount(drawn // 1000, minlength=len(recipe.quotas))

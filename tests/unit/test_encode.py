@@ -739,3 +739,15 @@ def test_a_list_of_half_floats_is_stored_without_a_warning() -> None:
     schema = Schema({"v": Float32((None,), dtype="float16")})
     halves = [np.float16(0.5), np.float16(65504)]
     assert encode({"v": halves}, schema) == encode({"v": [0.5, 65504.0]}, schema)
+
+
+def test_a_default_is_stored_as_the_same_value_would_be() -> None:
+    for dtype in ("float16", "bfloat16", "float32"):
+        schema = Schema({"a": Float32(dtype=dtype, default=0.1)})
+        assert encode({}, schema) == encode({"a": 0.1}, schema)
+
+
+def test_of_floats_in_a_column_of_ints_the_one_with_a_fraction_is_shown() -> None:
+    with pytest.raises(EncodeError) as caught:
+        encode({"t": [7, 8.5]}, Schema({"t": Int64(shape=(None,))}))
+    assert (caught.value.code, caught.value.found) == ("E304", "8.5")

@@ -249,7 +249,7 @@ def test_a_folder_without_record_files_says_what_was_passed_over(tree: Tree) -> 
     assert (caught.value.code, caught.value.location.path) == ("X502", str(root))
     assert caught.value.found == "5 files passed over: 2 .json, 2 without extension, 1 .txt"
     assert caught.value.do == (
-        "name the file itself, if one of them holds records: a file that is named is always read"
+        "name the file itself, if one of them holds records; raw data first needs rekord write FOLDER OUT"
     )
 
 

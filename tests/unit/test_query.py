@@ -6,6 +6,7 @@ import gzip
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -511,7 +512,9 @@ def test_a_query_that_is_simple_is_answered_as_any_other(
 
 def test_an_interrupt_while_records_are_read_comes_out(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: Split, batch_size: int, **options: Any) -> Any:
-        signal.raise_signal(signal.SIGINT)
+        # As Ctrl-C does: to the main thread, which waits for this one.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        time.sleep(2)  # what is read takes its time
         raise AssertionError("the interrupt is raised before this")
 
     monkeypatch.setattr(Split, "batches", interrupted)

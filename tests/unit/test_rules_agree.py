@@ -132,3 +132,15 @@ def test_a_sequence_is_reported_exactly_where_reading_it_is_refused(put_file: Pu
     # Steps of several kinds in one list are found on the way, before any rule.
     reported = {one.record for one in found if one.code.startswith("D4") or one.code == "H726"}
     assert reported == {i for i, payload in enumerate(payloads) if refused(payload, schema)}
+
+
+def test_numbers_of_steps_that_differ_are_told_beside_steps_of_a_wrong_kind(put_file: PutFile) -> None:
+    def record(indices: list[bytes], numbers: list[bytes]) -> bytes:
+        lists = [entry("x/indices", feature_list(indices)), entry("x/values", feature_list(numbers))]
+        return sequence_example(features([]), features(lists))
+
+    one_index, one_text = feature(("int64", int64_list([1]))), feature(("bytes", bytes_list([b"no float"])))
+    payloads = [record([one_index], [one_text]), record([one_index], []), record([one_index], [one_text])]
+    schema = rk.Schema(context={}, steps={"x": rk.Sparse("float32", size=4)})
+    found = held_against(put_file(frames(payloads)), schema)
+    assert {(one.code, one.record, one.feature) for one in found if one.record == 1} == {("D407", 1, "x")}

@@ -356,8 +356,12 @@ def test_a_labelmap_that_cannot_be_read_names_its_line(voc, put, line):
 def test_a_folder_that_is_no_voc_is_refused_with_the_right_one(voc):
     failure = refused(lambda: voc_segmentation(voc / "JPEGImages").facts())
     assert (failure.code, failure.location.path) == ("X529", str(voc / "JPEGImages"))
-    failure = refused(lambda: voc_segmentation(voc.parent).facts())
-    assert (failure.code, failure.do) == ("X529", f"name {voc} instead")
+    # One folder up lie those of other tests: a folder of its own, with nothing else in it.
+    above = voc / "above"
+    above.mkdir()
+    (above / "VOC2012").symlink_to(voc)
+    failure = refused(lambda: voc_segmentation(above).facts())
+    assert (failure.code, failure.do) == ("X529", f"name {above / 'VOC2012'} instead")
 
 
 def test_lists_that_name_nothing_are_refused(voc):

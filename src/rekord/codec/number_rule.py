@@ -59,19 +59,19 @@ class NumberRule:
 
 def require_whole(numbers: Array, rule: NumberRule) -> None:
     """Refuse floats, or with `cast` those that are not whole."""
+    broken = ~np.isfinite(numbers) | (numbers != np.floor(numbers))
+    at = int(np.argmax(broken))  # the first where all are whole
     if not rule.cast:
         raise Unfit(
             "E304",
             f"is a float, the schema says {rule.type_name}",
             expected="whole numbers",
-            found=described(numbers[0]),
+            found=described(numbers[at]),
             do="int(value), or declare Float32()"
             if rule.type_name != "Int64"
             else "Int64(cast=True) takes floats that are whole; Float32() keeps the fraction",
         )
-    broken = ~np.isfinite(numbers) | (numbers != np.floor(numbers))
     if broken.any():
-        at = int(np.argmax(broken))
         raise Unfit(
             "E304",
             "has a fraction, the schema says Int64",

@@ -15,6 +15,7 @@ import numpy as np
 
 from rekord import _core
 from rekord.schema import Boxes, Feature, Image, Mask, Schema, Sparse, Tensor, Text
+from rekord.schema.defaults import held
 
 # The numbers that the core uses: the fields of tf.train.Feature, and core/plan.h's Missing.
 KINDS = {"bytes": 1, "float": 2, "int64": 3}
@@ -231,7 +232,7 @@ def _stored(feature: Feature, default: Any) -> tuple[Any, ...]:
     if feature.kind == "bytes":
         return tuple(bytes(value) for value in flat)
     if feature.kind == "float":
-        return tuple(float(value) for value in flat)
+        return tuple(held(float(value), feature.dtype) for value in flat)
     # uint64 is stored bit for bit.
     return tuple(value - (1 << 64) if (value := int(item)) >= 1 << 63 else value for item in flat)
 

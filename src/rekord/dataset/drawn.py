@@ -205,9 +205,9 @@ class Quotas:
         out = np.empty(len(numbers), np.int64)
         for each in np.unique(rounds).tolist():
             here = rounds == each
-            out[here] = self.parts.records(
-                part, round_before + each, inside[here], shuffled=self.shuffled, seed=self.seed
-            )
+            # A key is made of words of 64 bits.
+            number = (round_before + each) % (1 << 64)
+            out[here] = self.parts.records(part, number, inside[here], shuffled=self.shuffled, seed=self.seed)
         return out
 
 

@@ -112,7 +112,8 @@ def split_rule(
             )
         ratios.append(float(ratio))
     if abs(sum(ratios) - 1) > 1e-6:
-        found = f"{' + '.join(f'{ratio:g}' for ratio in ratios)} = {sum(ratios):g}"
+        terms = " + ".join([f"{ratio:g}" for ratio in ratios])
+        found = terms if len(ratios) == 1 else f"{terms} = {sum(ratios):g}"
         raise _refused("split", split, "ratios that add up to 1", found, "make them add up to 1")
     names = _names(tuple(split))
     if len(names) == 1:

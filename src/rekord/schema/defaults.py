@@ -83,7 +83,7 @@ def real(value: object, dtype: Any, *, exact: bool) -> float:
     number = rounded(value, dtype)
     if abs(value) != float("inf") and abs(number) == float("inf"):
         raise Misfit(f"a number of at most ±{float_maximum(dtype)!r}, as {dtype_name(dtype)} holds", given)
-    survives = given == _held(value, dtype) or given != given
+    survives = given == held(value, dtype) or given != given
     if not survives and exact:
         raise Misfit(f'a number that {dtype_name(dtype)} holds exactly, as rounding="exact" asks', given)
     if not survives and isinstance(given, int) and abs(given) > _WHOLE_IN_FLOAT32:
@@ -91,7 +91,7 @@ def real(value: object, dtype: Any, *, exact: bool) -> float:
     return number
 
 
-def _held(value: float, dtype: Any) -> float:
+def held(value: float, dtype: Any) -> float:
     """The number that is stored, with all its digits."""
     name = dtype_name(dtype)
     return float(np.dtype("float32" if name == "bfloat16" else name).type(rounded(value, dtype)))

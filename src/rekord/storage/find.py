@@ -232,7 +232,7 @@ class _Search:
             kinds = ", ".join(f"{n:,} {extension}" for extension, n in most_first[:4])
             more = ", …" if len(most_first) > 4 else ""
             found = f"{count:,} file{'s' if count > 1 else ''} passed over: {kinds}{more}"
-            do = "name the file itself, if one of them holds records: a file that is named is always read"
+            do = "name the file itself, if one of them holds records; raw data first needs rekord write FOLDER OUT"
         return error(
             "X502",
             "no record files match" if pattern else None,

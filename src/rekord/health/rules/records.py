@@ -124,11 +124,13 @@ class SchemaRule:
     # What the keys hold.
 
     def _keys(self, column: ExpectedColumn, batch: KeyedBatch) -> Iterator[Finding]:
+        there_at_all: list[Cells] = []
         parts: list[Cells] = []
         for key in column.keys:
             cells = Cells.of(batch, key.key, step=column.step)
             if cells is None or not (column.step or cells.column.present):
                 continue
+            there_at_all.append(cells)
             if cells.column.kind != key.kind and (len(cells.column.values) or not column.step):
                 rows = cells.records(np.flatnonzero(there(cells.column, len(cells.column))))
                 yield from self._tell(batch, column, key, cells, rows, "D403", words.wrong_kind)
@@ -141,6 +143,9 @@ class SchemaRule:
                 yield from self._values(batch, column, key, cells, marks, code, severity)
         if len(column.keys) > 1 and len(parts) == len(column.keys):
             yield from self._together(column, batch, parts)
+        elif column.step and len(column.keys) > 1 and len(there_at_all) == len(column.keys):
+            # Records without a step of the wrong kind may still have other numbers of steps.
+            yield from self._uneven(column, batch, there_at_all, _uneven(there_at_all))
 
     def _counts(
         self, column: ExpectedColumn, key: ExpectedKey, batch: KeyedBatch, cells: Cells
@@ -175,18 +180,9 @@ class SchemaRule:
     def _together(self, column: ExpectedColumn, batch: KeyedBatch, parts: list[Cells]) -> Iterator[Finding]:
         """The keys of one column agree about how many values there are, step by step where there are steps."""
         if column.step:
-            steps = [part.steps_of_rows() for part in parts]
-            uneven = np.logical_or.reduce([each != steps[0] for each in steps])
+            uneven = _uneven(parts)
             if uneven.any():
-                rows = np.flatnonzero(uneven).tolist()
-                yield from self._repeated.tell(
-                    batch,
-                    rows,
-                    "D407",
-                    "error",
-                    column.name,
-                    lambda row: words.uneven_steps(column, steps, row),
-                )
+                yield from self._uneven(column, batch, parts, uneven)
                 parts = [part.without(uneven) for part in parts]
             if not len(parts[0].column):
                 return
@@ -201,6 +197,19 @@ class SchemaRule:
             "error",
             column.name,
             lambda row: words.apart(column, *say_parts(found[row])),
+        )
+
+    def _uneven(
+        self, column: ExpectedColumn, batch: KeyedBatch, parts: list[Cells], uneven: Mask
+    ) -> Iterator[Finding]:
+        steps = [part.steps_of_rows() for part in parts]
+        yield from self._repeated.tell(
+            batch,
+            np.flatnonzero(uneven).tolist(),
+            "D407",
+            "error",
+            column.name,
+            lambda row: words.uneven_steps(column, steps, row),
         )
 
     def _tell(
@@ -218,6 +227,15 @@ class SchemaRule:
             return words_of(whose, column, key, cells, rows[row])
 
         yield from self._repeated.tell(batch, rows, code, "error", column.name, say)
+
+
+def _uneven(parts: list[Cells]) -> Mask:
+    """The records in which the keys of one column have different numbers of steps."""
+    first, *others = [part.steps_of_rows() for part in parts]
+    uneven = np.zeros(len(first), bool)
+    for each in others:
+        uneven |= each != first
+    return uneven
 
 
 def _present(batch: KeyedBatch, key: str, *, step: bool) -> Mask:
