@@ -1,22 +1,24 @@
-# Two commands on a fresh machine (Python 3.10+, make, a C++ compiler):
+# Two commands on a fresh machine (Python 3.11+, make, a C++ compiler):
 #   make demo    the main job, on generated data
 #   make test    every test, C++ and Python
+#   make quick   linters, types and the unit tests that need no framework
 # Each sets up what it needs in .venv and says what it does.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
+PIP_IN := bin/python -m pip --disable-pip-version-check -q
+PIP    := $(VENV)/$(PIP_IN)
 CPP    := build/cpp
 FUZZ   := build/fuzz
 
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard core/*.h core/*.cc core/bind/*.h core/bind/*.cc docs/errors/*.md)
 
-.PHONY: help demo test test-cpp test-python lint format docs bench fuzz soak clean
+.PHONY: help demo quick test test-cpp test-python test-minimum test-peers stress lint types format docs bench fuzz soak clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
-	@echo "also: lint, format, docs, bench, soak (tens of GB), fuzz (clang, long), clean"
+	@echo "also: test-minimum, test-peers, stress, lint, format, docs, bench, soak (tens of GB), fuzz (clang, long), clean"
 
 # pip before 25.1 does not know dependency groups, and resolves the test set for minutes.
 $(BIN)/python:
@@ -31,6 +33,10 @@ $(VENV)/.package: $(VENV)/.build $(NATIVE)
 	$(PIP) install --no-build-isolation -e .
 	@touch $@
 
+$(VENV)/.dev: $(VENV)/.build pyproject.toml
+	$(PIP) install --group dev
+	@touch $@
+
 # Torch alone and first: resolved together with the rest, pip may choose another build of it.
 $(VENV)/.test: $(VENV)/.build pyproject.toml
 	$(PIP) install "torch==2.13.0"
@@ -40,9 +46,13 @@ $(VENV)/.test: $(VENV)/.build pyproject.toml
 demo: $(VENV)/.package
 	$(BIN)/rekord demo
 
-test: lint test-cpp test-python
+# For the minutes between edits: no framework is installed, and what needs one is not collected.
+quick: lint $(VENV)/.dev $(VENV)/.package
+	$(BIN)/python -m pytest -n 2 -m "not long" --frameworks=none tests/unit tests/arch
 
-lint: $(VENV)/.test $(VENV)/.package
+test: lint test-cpp test-python test-minimum
+
+lint: $(VENV)/.dev $(VENV)/.package
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/ruff format --check src tests benchmarks examples
 	cp $$($(BIN)/python -c "import rekord._core as core; print(core.__file__.split('_core')[0] + '_core.pyi')") src/rekord/
@@ -56,6 +66,48 @@ test-cpp: $(VENV)/.build
 
 test-python: $(VENV)/.test $(VENV)/.package
 	$(BIN)/python -m pytest -n 2 -m "not long"
+
+# The package as users install it, for environments of their own.
+WHEEL := build/wheel/.ready
+$(WHEEL): $(VENV)/.build $(NATIVE) $(shell find src -name '*.py')
+	rm -rf build/wheel
+	$(PIP) wheel --no-deps --no-build-isolation -w build/wheel .
+	@touch $@
+
+# The oldest versions that pyproject.toml allows.
+.venv-minimum/.ready: $(VENV)/.build pyproject.toml tests/minimum/pins.py
+	$(PYTHON) -m venv --clear .venv-minimum
+	.venv-minimum/$(PIP_IN) install --upgrade "pip>=25.1"
+	$(BIN)/python tests/minimum/pins.py > .venv-minimum/pins.txt
+	.venv-minimum/$(PIP_IN) install -r .venv-minimum/pins.txt
+	@touch $@
+
+test-minimum: .venv-minimum/.ready $(WHEEL)
+	.venv-minimum/$(PIP_IN) install --no-deps --force-reinstall build/wheel/*.whl
+	.venv-minimum/bin/python -m pytest tests/minimum
+
+# Real loaders and heavy or conflicting packages: tests/peers/GROUP, in an environment with the dependency group
+# peers-GROUP.
+PEERS := loops
+.PRECIOUS: .venv-peers-%/.ready
+.venv-peers-%/.ready: pyproject.toml
+	$(PYTHON) -m venv --clear .venv-peers-$*
+	.venv-peers-$*/$(PIP_IN) install --upgrade "pip>=25.1"
+	.venv-peers-$*/$(PIP_IN) install "torch==2.13.0"
+	.venv-peers-$*/$(PIP_IN) install --group dev --group peers-$*
+	@touch $@
+
+test-peers: $(PEERS:%=test-peers-%)
+
+test-peers-%: .venv-peers-%/.ready $(WHEEL)
+	.venv-peers-$*/$(PIP_IN) install build/wheel/*.whl
+	.venv-peers-$*/$(PIP_IN) install --no-deps --force-reinstall build/wheel/*.whl
+	.venv-peers-$*/bin/python -m pytest -n 2 tests/peers/$*
+
+# The tests that concern threads, signals, processes and garbage, many times, with every core kept busy.
+STRESS ?= 50
+stress: $(VENV)/.test $(VENV)/.package
+	$(BIN)/python tests/support/under_load.py $(BIN)/python -m pytest -n 2 -m concurrency --count $(STRESS)
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix src tests benchmarks examples

@@ -7,7 +7,7 @@ import platform
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
@@ -174,7 +174,7 @@ def _machine() -> list[str]:
     cpu = re.search(r"model name\s*: (.*)", _read("/proc/cpuinfo"))
     memory = re.search(r"MemTotal:\s*(\d+)", _read("/proc/meminfo"))
     return [
-        f"{datetime.now(timezone.utc):%Y-%m-%d}",
+        f"{datetime.now(UTC):%Y-%m-%d}",
         f"{cpu[1] if cpu else platform.machine()}, {_cores()} cores, "
         + (f"{int(memory[1]) / 2**20:.0f} GiB" if memory else ""),
     ]

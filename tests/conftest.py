@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -27,6 +28,45 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("rekord")
+
+_FRAMEWORKS = {
+    *("cv2", "datasets", "duckdb", "grain", "imblearn", "jax", "keras", "moto", "pandas", "polars", "s3fs"),
+    *(
+        "scipy",
+        "sklearn",
+        "tensorflow",
+        "tensorflow_datasets",
+        "tensorflow_metadata",
+        "tfrecord",
+        "tokenizers",
+    ),
+    *("torch", "zensical"),
+}
+"""Packages that the dependency group `dev` leaves out."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--frameworks=none`: leave out the files that import what the dependency group `dev` does not have."""
+    parser.addoption("--frameworks", choices=["all", "none"], default="all")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Whether a file imports a framework where there is none."""
+    if config.getoption("--frameworks") == "all" or collection_path.suffix != ".py":
+        return None
+    return True if _imports(collection_path) & _FRAMEWORKS else None
+
+
+def _imports(path: Path) -> set[str]:
+    """The packages that a file imports, anywhere in it."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.append(node.module)
+    return {name.partition(".")[0] for name in names}
+
 
 PutFile = Callable[..., Path]
 Place = tuple[str, int | None, int | None]

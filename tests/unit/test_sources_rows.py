@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import OrderedDict, namedtuple
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,8 +147,7 @@ def test_an_exception_of_the_generator_reaches_the_user_with_the_row_in_its_note
     assert [next(found).values, next(found).values] == [{"a": 1}, {"a": 2}]
     with pytest.raises(KeyError, match="mine") as caught:
         next(found)
-    if sys.version_info >= (3, 11):
-        assert caught.value.__notes__ == ["rekord was reading row 2 when this was raised"]
+    assert caught.value.__notes__ == ["rekord was reading row 2 when this was raised"]
 
 
 def test_an_exception_while_looking_at_the_first_rows_reaches_the_user_too():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _ABOUT_RECORDS = ("X560", "X561", "X562")
 
 
-class LabelForm(str, Enum):
+class LabelForm(StrEnum):
     """How classes are written."""
 
     IDS = "ids"
     NAMES = "names"
 
 
-class ExportFormat(str, Enum):
+class ExportFormat(StrEnum):
     """What is written."""
 
     PARQUET = "parquet"

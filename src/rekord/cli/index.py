@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -11,7 +11,7 @@ from rekord.cli import out
 from rekord.cli.render import clean, count
 
 
-class IndexFormat(str, Enum):
+class IndexFormat(StrEnum):
     """Who is to read the index files."""
 
     REKORD = "rekord"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ROWS = 40
 
 
-class AnswerFormat(str, Enum):
+class AnswerFormat(StrEnum):
     """How an answer is written."""
 
     TABLE = "table"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -10,7 +10,7 @@ import typer
 from rekord.cli import out
 
 
-class Framework(str, Enum):
+class Framework(StrEnum):
     """Whom the code is for."""
 
     TENSORFLOW = "tensorflow"

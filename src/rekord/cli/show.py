@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rekord._core import PayloadKind
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     """How payloads can be read."""
 
     EXAMPLE = "example"

@@ -18,8 +18,7 @@ from rekord.storage.publish import Publication
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from typing_extensions import Self
+    from typing import Self
 
     from rekord.schema import Schema
 

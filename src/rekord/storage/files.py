@@ -19,8 +19,9 @@ from rekord.storage.remedies import quoted_folder, to_read, to_write
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Self
 
-    from typing_extensions import Buffer, Self
+    from typing_extensions import Buffer
 
 Kind = Literal["file", "folder", "other", "unreachable"]
 """What a name stands for. `other`: a pipe, a socket or a device. `unreachable`: a link that leads nowhere."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Self
 
-    from typing_extensions import Buffer, Self
+    from typing_extensions import Buffer
 
 FIRST_BYTES = 256 << 10
 """What the first request asks for: who only looks at the head of a file shall not pay for a block of it."""

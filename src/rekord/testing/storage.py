@@ -12,8 +12,9 @@ from rekord.storage.files import LOCAL, Entry, Readable, Stat, Storage, Writable
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Self
 
-    from typing_extensions import Buffer, Self
+    from typing_extensions import Buffer
 
 Fault: TypeAlias = Literal["crash", "short write then crash", "power loss", "enospc", "eio"]
 """How an operation fails.
