@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import signal
 import sys
 import threading
-import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +18,7 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.split import Split
-from rekord.feeds import sql_answer
+from rekord.feeds import sql_answer, sql_engine
 from rekord.testing import corrupt_payload, example_bytes, frames, sequence_bytes
 
 NAMES = ["cat", "dog", "owl"]
@@ -510,13 +512,57 @@ def test_a_query_that_is_simple_is_answered_as_any_other(
     assert found == asked()
 
 
+@pytest.mark.concurrency
 def test_an_interrupt_while_records_are_read_comes_out(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: Split, batch_size: int, **options: Any) -> Any:
+    was_interrupted = threading.Event()
+
+    class Connection:
+        """A connection that notes when it is interrupted."""
+
+        def __init__(self, connection: Any) -> None:
+            self._connection = connection
+
+        def interrupt(self) -> None:
+            was_interrupted.set()
+            self._connection.interrupt()
+
+    def read_slowly(self: Split, batch_size: int, **options: Any) -> Any:
         # As Ctrl-C does: to the main thread, which waits for this one.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        time.sleep(2)  # what is read takes its time
-        raise AssertionError("the interrupt is raised before this")
+        assert was_interrupted.wait(300)
+        raise RuntimeError("the interrupt is raised instead of this")
 
-    monkeypatch.setattr(Split, "batches", interrupted)
+    original = sql_engine.Runner.__init__
+    monkeypatch.setattr(sql_engine.Runner, "__init__", lambda self, one: original(self, Connection(one)))
+    monkeypatch.setattr(Split, "batches", read_slowly)
+    gc.collect()
+    gc.disable()  # an interrupt that Python raises in a finalizer is lost, whoever's garbage it was
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            rk.query(data, 'select max("select") from records')
+    finally:
+        gc.enable()
+
+
+@pytest.mark.concurrency
+def test_an_interrupt_while_a_query_is_submitted_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    was_interrupted = threading.Event()
+    connection = SimpleNamespace(interrupt=was_interrupted.set)
+    original = ThreadPoolExecutor.submit
+
+    def submit(self: ThreadPoolExecutor, *arguments: Any) -> Any:
+        original(self, *arguments)
+        assert has_begun.wait(300)
+        raise KeyboardInterrupt
+
+    def query() -> None:
+        has_begun.set()
+        was_interrupted.wait(10)  # without the interrupt it ends too, but late
+
+    has_begun = threading.Event()
+    runner = sql_engine.Runner(connection)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
     with pytest.raises(KeyboardInterrupt):
-        rk.query(data, 'select max("select") from records')
+        runner.run(query)
+    assert was_interrupted.is_set()
+    runner.close()

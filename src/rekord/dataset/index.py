@@ -137,7 +137,7 @@ def read_index_file(path: str) -> IndexFile | None:
 
 
 def _numbers(array: Any) -> Offsets:
-    """The numbers of an Arrow array without nulls. `to_numpy` and `to_pandas_dtype` of pyarrow before 26 import pandas."""
+    """The numbers of an Arrow array without nulls. pyarrow's own conversions to NumPy may import pandas."""
     whole = np.frombuffer(array.buffers()[1] or b"", np.dtype(str(array.type)))
     return whole[array.offset : array.offset + len(array)]
 
