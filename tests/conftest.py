@@ -30,17 +30,20 @@ settings.register_profile(
 settings.load_profile("rekord")
 
 _FRAMEWORKS = {
-    *("cv2", "datasets", "duckdb", "grain", "imblearn", "jax", "keras", "moto", "pandas", "polars", "s3fs"),
     *(
+        "cv2",
+        "datasets",
+        "grain",
+        "imblearn",
+        "jax",
+        "keras",
+        "moto",
+        "s3fs",
         "scipy",
         "sklearn",
         "tensorflow",
-        "tensorflow_datasets",
-        "tensorflow_metadata",
-        "tfrecord",
-        "tokenizers",
     ),
-    *("torch", "zensical"),
+    *("tensorflow_datasets", "tensorflow_metadata", "tfrecord", "tokenizers", "torch", "zensical"),
 }
 """Packages that the dependency group `dev` leaves out."""
 

@@ -267,6 +267,7 @@ def test_the_same_again_has_nothing_to_do_and_another_seed_is_another_dataset(da
 
 
 @pytest.mark.parametrize("method", ["oversample", "undersample"])
+@pytest.mark.slow
 def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(
     data, tmp_path, monkeypatch, method
 ):

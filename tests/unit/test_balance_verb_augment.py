@@ -173,6 +173,7 @@ def test_a_picture_that_cannot_be_decoded_is_named_with_its_record(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(data, tmp_path, monkeypatch):
     never_wait_for_disks(monkeypatch)
     asked = Asked(shards=2, workers=1, augment=["flip", "colour"])

@@ -472,6 +472,7 @@ def test_leaving_early_leaves_no_thread(split, way, leave) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.slow
 def test_an_iterator_may_be_collected_by_one_of_its_own_threads(split, order) -> None:
     dropped = threading.Event()
     calls = []

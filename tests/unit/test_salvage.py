@@ -147,6 +147,7 @@ def test_every_truncation_keeps_what_is_whole(put_file: PutFile, tmp_path: Path)
         assert report.lost_records == (0 if len(data) in PLACES else None)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_costs_one_record(put_file: PutFile, tmp_path: Path) -> None:
     for bit, data in bit_flips(DATA):
         out = tmp_path / f"flip-{bit}"
@@ -162,6 +163,7 @@ def test_every_flipped_bit_costs_one_record(put_file: PutFile, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
+@pytest.mark.slow
 def test_no_flipped_bit_of_a_compressed_file_brings_forth_other_records(
     put_file: PutFile, tmp_path: Path, compress: Callable[[bytes, str], bytes], compression: str
 ) -> None:

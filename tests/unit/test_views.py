@@ -278,6 +278,7 @@ def change(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("way", [{"threads": 1, "prefetch": 0}, {"threads": 2, "prefetch": 0}])
+@pytest.mark.slow
 def test_a_file_that_is_written_over_while_it_is_read_is_an_error(
     tmp_path: Path, way: dict[str, Any], drain: Any
 ) -> None:
