@@ -385,6 +385,7 @@ CODES: dict[str, str] = {
     "H732": "an image is turned by EXIF: TensorFlow does not turn it",
     "H733": "the name of a picture says another format than its bytes",
     "H738": "an image has other channels or bits than its keys say",
+    "H739": "an image or a mask has more pixels than are decoded",
     # H74x: remarks about boxes
     "H741": "boxes without an area, or outside their image, were left out",
     "H742": "an annotation says another size than its image has",

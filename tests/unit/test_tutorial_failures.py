@@ -76,7 +76,7 @@ def test_a_float_label_under_deeplabs_keys_is_seen_in_the_file_alone(put_records
     path = put_records(
         [
             example_bytes({"image/filename": [b"%d" % i], "image/class/label": [float(i % 3)]})
-            for i in range(9)
+            for i in range(30)
         ]
     )
     assert ("H814", "image/class/label") in told(path)

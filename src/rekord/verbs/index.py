@@ -1,4 +1,4 @@
-"""`rekord index`: index files beside record files, in the form that a tool reads."""
+"""`rekord index`: index files of record files, in the form that a tool reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from rekord.dataset.foreign_index import index_name, looks_like_an_index, text_index
+from rekord.dataset.foreign_index import (
+    index_name,
+    index_place,
+    index_root,
+    looks_like_an_index,
+    text_index,
+)
 from rekord.dataset.index import index_path, offsets_file
 from rekord.dataset.read import PathLike, record_files
 from rekord.dataset.shard_index import compression_of, rebuilt_index, shard_index
@@ -52,10 +58,11 @@ def index(
 ) -> IndexReport:
     """Write the index files of a record file, or of all in a folder or glob.
 
-    rekord's own go to `.rekord/index` beside the files. Those for DALI (`x.tfrecord.idx`) and for vahidk's
-    `tfrecord` (`x.tfindex`) go beside the files, or to `out`: a folder, or for one file the name of its index. They
-    are made from the headers of the records; payloads are not looked at. `on_file` hears of each index: where it is,
-    of how many records, and whether it was written.
+    rekord's own go to `.rekord/index` next to the files. Those for DALI (`x.tfrecord.idx`) and for vahidk's
+    `tfrecord` (`x.tfindex`) go to a folder `index-dali` or `index-vahidk` in the folder that was named, or that the
+    file is in: next to the shards, readers of `train-*` would take them for records. `out` names another folder, or
+    for one file its index. They are made from the headers of the records; payloads are not read. `on_file` is called
+    for each index: where it is, of how many records, and whether it was written.
     """
     if format not in _FORMATS:
         raise error(
@@ -66,7 +73,7 @@ def index(
             do='format="dali"',
         )
     paths = record_files(path)
-    targets = _targets(paths, format, None if out is None else os.fspath(out), single=_is_file(path))
+    targets = _targets(os.fspath(path), paths, format, None if out is None else os.fspath(out))
     # Before anything is written, what can be known to fail.
     for one, target in zip(paths, targets, strict=True):
         _check(one, target, format)
@@ -81,11 +88,7 @@ def index(
     return report
 
 
-def _is_file(path: PathLike) -> bool:
-    return os.path.isfile(os.fspath(path))
-
-
-def _targets(paths: list[str], format: Format, out: str | None, *, single: bool) -> list[str]:
+def _targets(place: str, paths: list[str], format: Format, out: str | None) -> list[str]:
     if format == "rekord":
         if out is not None:
             raise error(
@@ -97,10 +100,12 @@ def _targets(paths: list[str], format: Format, out: str | None, *, single: bool)
             )
         return [index_path(path) for path in paths]
     if out is None:
-        return [index_name(path, format) for path in paths]
-    if single and not os.path.isdir(out) and not out.endswith(os.sep):
+        root = index_root(place, paths)
+        targets = [index_place(root, path, format) for path in paths]
+    elif os.path.isfile(place) and not os.path.isdir(out) and not out.endswith(os.sep):
         return [out]
-    targets = [os.path.join(out, os.path.basename(index_name(path, format))) for path in paths]
+    else:
+        targets = [os.path.join(out, os.path.basename(index_name(path, format))) for path in paths]
     seen: dict[str, str] = {}
     for path, target in zip(paths, targets, strict=True):
         other = seen.setdefault(target, path)
@@ -110,7 +115,9 @@ def _targets(paths: list[str], format: Format, out: str | None, *, single: bool)
                 location=Location(path=path),
                 expected="files with different names, where their indexes go to one folder",
                 found=f"{os.path.basename(target)[:60]}, of {other[-60:]} too",
-                do="index one folder at a time, or leave the output out",
+                do="rekord index FILE --format FORMAT -o INDEX, one file at a time"
+                if out is None
+                else "index one folder at a time, or leave the output out",
             )
     return targets
 
