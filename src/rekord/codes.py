@@ -246,7 +246,7 @@ CODES: dict[str, str] = {
     "X576": "the loss is no number any more",
     # X570 to X574: datasets that are edited
     "X570": "a dataset was changed while it was edited",
-    "X571": "a list of labels names records that there are not",
+    "X571": "a list names records that do not exist",
     "X572": "a record has a key that the schema does not name, and would lose it",
     # U6xx: how rekord was called
     "U601": "command line not understood",
@@ -361,7 +361,7 @@ CODES: dict[str, str] = {
     "U627": "files of others lie in a dataset that is to be replaced",
     "U628": "there is no such class",
     "U629": "labels cannot be changed as was asked",
-    "U648": "a list of labels cannot be read",
+    "U648": "a list of labels or records cannot be read",
     "U649": "a function gave no answer for each record",
     # H7xx: findings about data that can be read
     "H701": "named as compressed, but it is not",

@@ -89,7 +89,7 @@ def test_damage_is_said_with_file_record_and_byte(folder: Path, capsys: pytest.C
     lines = printed.out.splitlines()
     offset = frame_offsets(GOOD)[7]
     assert lines[0] == (
-        f"F102  train-00001-of-00003.tfrecord  record 7  byte {offset:,}   payload checksum does not match"
+        f"F102  train-00001-of-00003.tfrecord  record 7 (train 27)  byte {offset:,}   payload checksum does not match"
     )
     assert lines[1].startswith("      expected  masked crc32c ")
     assert any(line.startswith("      do        ") for line in lines)
@@ -113,7 +113,7 @@ def test_bytes_lost_across_records_are_not_counted_as_one_record(
     shard(folder, 1).write_bytes(drop_bytes(GOOD, offsets[2] + 14, offsets[5] + 20))
     assert run(["check", str(folder)]) == 1
     printed = capsys.readouterr().out
-    assert printed.startswith("F102  train-00001-of-00003.tfrecord  record 2  ")
+    assert printed.startswith("F102  train-00001-of-00003.tfrecord  record 2 (train 22)  ")
     assert "1 finding · 56 records good, 1 or more damaged · " in printed
 
 
@@ -249,7 +249,7 @@ def test_several_paths_are_checked_together(folder: Path, capsys: pytest.Capture
     shard(folder, 1).write_bytes(corrupt_payload(GOOD, 7))
     assert run(["check", str(shard(folder, 0)), str(shard(folder, 1))]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"F102  {shard(folder, 1)}  record 7  ")
+    assert lines[0].startswith(f"F102  {shard(folder, 1)}  record 7 (train 27)  ")
     assert "39 of 40 records good" in lines[-2]
 
 

@@ -227,7 +227,10 @@ class Listing:
         name = self._names.get(path, clean(path))
         place = [f"{name:<{self._width}}"]
         if finding.record is not None:
-            place.append(f"record {finding.record:,}")
+            number = f"record {finding.record:,}"
+            if finding.split is not None and finding.split_record not in (None, finding.record):
+                number += f" ({cut(clean(finding.split))} {finding.split_record:,})"
+            place.append(number)
         if finding.offset is not None:
             place.append(f"byte {finding.offset:,}")
         if finding.feature is not None:
