@@ -568,7 +568,11 @@ def _file(columns: dict[str, Any], facts: IndexFacts) -> tuple[bytes, list[int]]
     with pa.ipc.new_file(sink, table.schema) as file:
         if len(table):
             file.write_table(table, max_chunksize=CHUNK_RECORDS)
-    data = bytes(sink.getvalue().to_pybytes())
+    return _with_checksums(sink.getvalue().to_pybytes())
+
+
+def _with_checksums(data: bytes) -> tuple[bytes, list[int]]:
+    """An Arrow file with the checksums of its parts, and these."""
     footer_bytes, _ = _TAIL.unpack(data[-_TAIL.size :])
     footer_at = len(data) - _TAIL.size - footer_bytes
     chunks = _batch_extents(data[footer_at:], footer_at)

@@ -132,7 +132,8 @@ def _targets(paths: list[str], format: Format, out: str | None, *, single: bool)
 
 def _check(path: str, target: str, format: Format) -> None:
     compression = compression_of(path)
-    if compression != "none" and not (format == "rekord" and shard_index(path).origin == "written"):
+    listed = listed_shard(path) if format == "rekord" else None
+    if compression != "none" and (listed is None or listed.expected is None):
         raise error(
             "U652",
             location=Location(path=path),
@@ -163,11 +164,12 @@ def _index_file(path: str, target: str, format: Format) -> tuple[int, bool]:
         if there.origin == "written" and there.has_columns(()):
             return len(there), False
     found = rebuilt_index(path)
-    if found.compression != "none":
+    listed = _listed_index(path, found) if format == "rekord" else None
+    if found.compression != "none" and listed is None:
         raise _changed(path)
     size_bytes = found.stamp[0]
     if format == "rekord":
-        content = _listed_index(path, found) or offsets_file(found.offsets, file_bytes=size_bytes)
+        content = listed or offsets_file(found.offsets, file_bytes=size_bytes)
     else:
         content = text_index(found.offsets, size_bytes)
         if _holds(target, content):
@@ -191,7 +193,14 @@ def _listed_index(path: str, found: ShardIndex) -> bytes | None:
         for batch in open_dataset([path], schema, allow_missing=True).batches(_ROWS, columns=names)
         if names
     ]
-    made = index_file(schema, names, found.offsets.astype(np.int64), tables, (), str(listed.expected.digest))
+    made = index_file(
+        schema,
+        names,
+        found.offsets.astype(np.int64),
+        tables,
+        found.flush_points or (),
+        str(listed.expected.digest),
+    )
     if made.checksums != list(listed.expected.checksums or ()):
         raise index_mismatch(path, f"the index that {MANIFEST} lists", "another one, made of the records")
     return made.data
