@@ -226,7 +226,7 @@ CODES: dict[str, str] = {
     "X545": "a shard is not what dataset_info.json says",
     "X546": "there is no room to sort what was read",
     # X547 to X549: shards read in any order, and folders of TensorFlow Datasets
-    "X547": "the index of a shard is not one of this file",
+    "X547": "shard index does not match its file",
     "X548": "a file changed while it was read",
     "X549": "a TFDS dataset is not stored as TFRecords",
     # X552 to X554: classes of records

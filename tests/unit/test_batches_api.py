@@ -551,13 +551,13 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The shards whose index is read, from now on."""
     seen: list[str] = []
-    original = shard_index.read_index_file
+    original = shard_index.open_index_file
 
     def read(path: str, *rest: Any) -> Any:
         seen.append(os.path.basename(path))
         return original(path, *rest)
 
-    monkeypatch.setattr(shard_index, "read_index_file", read)
+    monkeypatch.setattr(shard_index, "open_index_file", read)
     return seen
 
 

@@ -13,7 +13,7 @@ import pytest
 import rekord as rk
 from rekord.dataset import foreign_index, shard_index
 from rekord.dataset.foreign_index import index_name, read_index, text_index
-from rekord.dataset.index import index_path, read_index_file
+from rekord.dataset.index import Expected, index_path, open_index_file
 from rekord.dataset.read import record_files
 from rekord.testing import example_bytes, frame_offsets, frames
 from rekord.verbs.index import index
@@ -206,9 +206,9 @@ def test_rekords_own_index_goes_below_dot_rekord(file: Path) -> None:
     report = index(file)
     assert report.written == [index_path(str(file))]
     assert sorted(os.listdir(file.parent)) == [".rekord", "x.tfrecord"]
-    found = read_index_file(index_path(str(file)))
+    found = open_index_file(index_path(str(file)), Expected(most_bytes=file.stat().st_size))
     assert found is not None
-    assert found.offsets.tolist() == OFFSETS
+    assert found.offsets(0).tolist() == OFFSETS
     shard_index._kept.clear()
     assert shard_index.shard_index(str(file)).origin == "written"
     assert index(file).kept == [index_path(str(file))]

@@ -14,6 +14,7 @@ from rekord.health.keyed import KeyedBatch
 from rekord.health.place import Place, SplitNumbers, look_at
 from rekord.health.rule import Rule
 from rekord.health.rules import learn, rules_for, rules_without
+from rekord.health.rules.index_agreement import IndexAgreement
 from rekord.health.rules.listed import ClassCounts, Digests, manifest_findings
 from rekord.health.rules.listed_tfds import tfds_findings
 from rekord.health.rules.same_content import SameContent
@@ -137,6 +138,7 @@ def _rules(place: Place, schema: Schema | None, stack: ExitStack) -> list[Rule]:
     rules.append(same)
     if place.listing is not None:
         rules.append(ClassCounts(place.listing))
+        rules.append(IndexAgreement(place.listing))
     if place.label_map is not None:
         rules.append(place.label_map)
     return rules

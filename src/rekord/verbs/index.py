@@ -7,6 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+import pyarrow as pa
+
+from rekord.codec.arrow import column_to_arrow
+from rekord.dataset.compact_manifest import listed_shard
+from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.foreign_index import (
     index_name,
     index_place,
@@ -14,11 +20,19 @@ from rekord.dataset.foreign_index import (
     looks_like_an_index,
     text_index,
 )
-from rekord.dataset.index import index_path, offsets_file
+from rekord.dataset.index import index_file, index_path, offsets_file
+from rekord.dataset.manifest import MANIFEST, read_manifest
 from rekord.dataset.read import PathLike, record_files
-from rekord.dataset.shard_index import compression_of, rebuilt_index, shard_index
+from rekord.dataset.shard_index import (
+    ShardIndex,
+    compression_of,
+    index_mismatch,
+    rebuilt_index,
+    shard_index,
+)
 from rekord.errors import RekordError, error
 from rekord.location import Location
+from rekord.schema import Schema
 from rekord.schema.refuse import shown
 from rekord.storage.anywhere import ANYWHERE
 from rekord.storage.files import read_error
@@ -26,6 +40,7 @@ from rekord.storage.publish import publish
 
 Format: TypeAlias = Literal["rekord", "dali", "vahidk"]
 _FORMATS = ("rekord", "dali", "vahidk")
+_ROWS = 8192
 
 
 @dataclass
@@ -124,7 +139,8 @@ def _targets(place: str, paths: list[str], format: Format, out: str | None) -> l
 
 def _check(path: str, target: str, format: Format) -> None:
     compression = compression_of(path)
-    if compression != "none" and not (format == "rekord" and shard_index(path).origin == "written"):
+    listed = listed_shard(path) if format == "rekord" else None
+    if compression != "none" and (listed is None or listed.expected is None):
         raise error(
             "U652",
             location=Location(path=path),
@@ -152,22 +168,49 @@ def _index_file(path: str, target: str, format: Format) -> tuple[int, bool]:
     """How many records a file has, and whether its index had to be written."""
     if format == "rekord":
         there = shard_index(path)
-        if there.origin == "written":
-            return len(there.offsets), False
+        if there.origin == "written" and there.has_columns(()):
+            return len(there), False
     found = rebuilt_index(path)
-    if found.compression != "none":
+    listed = _listed_index(path, found) if format == "rekord" else None
+    if found.compression != "none" and listed is None:
         raise _changed(path)
     size_bytes = found.stamp[0]
     if format == "rekord":
-        content = offsets_file(found.offsets, file_bytes=size_bytes)
+        content = listed or offsets_file(found.offsets, file_bytes=size_bytes)
     else:
         content = text_index(found.offsets, size_bytes)
         if _holds(target, content):
-            return len(found.offsets), False
+            return len(found), False
     ANYWHERE.make_folder(os.path.dirname(target) or ".")
     with publish(target, ANYWHERE) as staged:
         staged.write(content)
-    return len(found.offsets), True
+    return len(found), True
+
+
+def _listed_index(path: str, found: ShardIndex) -> bytes | None:
+    """The index of a shard as its manifest expects it, made of the records; None where nothing is expected of it."""
+    listed = listed_shard(path)
+    if listed is None or listed.expected is None:
+        return None
+    manifest = read_manifest(os.path.dirname(path))
+    schema, told = Schema.from_dict(manifest.schema), manifest.options.get("index")
+    names = [name for name in told if name in schema.context] if isinstance(told, list) else []
+    tables = [
+        pa.table({f"index:{name}": column_to_arrow(batch[name]) for name in names})
+        for batch in open_dataset([path], schema, allow_missing=True).batches(_ROWS, columns=names)
+        if names
+    ]
+    made = index_file(
+        schema,
+        names,
+        found.offsets.astype(np.int64),
+        tables,
+        found.flush_points or (),
+        str(listed.expected.digest),
+    )
+    if made.checksums != list(listed.expected.checksums or ()):
+        raise index_mismatch(path, f"the index that {MANIFEST} lists", "another one, made of the records")
+    return made.data
 
 
 def _holds(target: str, content: bytes) -> bool:
