@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gzip
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -81,6 +82,14 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     """Indexes of foreign files are kept below the tests' own folder, not in the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REKORD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_fsync() -> Iterator[None]:
+    """No test loses power: files need not reach the disk. Crash tests lose what was not synced by themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _descriptor: None)
         yield
 
 

@@ -324,7 +324,15 @@ def open_index_file(path: str, expected: Expected, content: bytes | None = None)
     try:
         with _opened(path, content) as (file, stamp):
             return _checked(path, file, stamp, expected)
-    except (IndexMismatch, OSError, struct.error, msgspec.MsgspecError, ValueError, RecursionError, MemoryError):
+    except (
+        IndexMismatch,
+        OSError,
+        struct.error,
+        msgspec.MsgspecError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ):
         return None
 
 
@@ -375,7 +383,9 @@ def _schema(head: bytes, expected: Expected) -> tuple[pa.Schema, IndexFacts]:
     if schema.field(0).type not in (pa.uint32(), pa.uint64()):
         raise IndexMismatch("offsets of another type")
     # Where nobody says what its columns should be, none of them is used.
-    if expected.features is not None and not all(_is_known(one, expected.features) for one in list(schema)[1:]):
+    if expected.features is not None and not all(
+        _is_known(one, expected.features) for one in list(schema)[1:]
+    ):
         raise IndexMismatch("a column of another type")
     if expected.records not in (None, facts.records) or expected.digest not in (None, facts.shard):
         raise IndexMismatch("an index of another shard")

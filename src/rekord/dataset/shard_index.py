@@ -120,7 +120,9 @@ class ShardIndex:
             except IndexMismatch:
                 found = _found_out(self.path, self.stamp)
                 if len(found) != self._file.records:
-                    raise index_mismatch(self.path, f"{self._file.records:,} records", f"{len(found):,}") from None
+                    raise index_mismatch(
+                        self.path, f"{self._file.records:,} records", f"{len(found):,}"
+                    ) from None
                 self._offsets = found.offsets
         begin = number * CHUNK_RECORDS
         return self._offsets[begin : begin + CHUNK_RECORDS]
@@ -334,9 +336,7 @@ def _written(path: str, stamp: Stamp, compression: str) -> ShardIndex | None:
     return None if file is None else _fitting(path, stamp, file, "written", compression)
 
 
-def _fitting(
-    path: str, stamp: Stamp, file: IndexFile, origin: Origin, compression: str
-) -> ShardIndex | None:
+def _fitting(path: str, stamp: Stamp, file: IndexFile, origin: Origin, compression: str) -> ShardIndex | None:
     """An index file as an index of the shard; None where the two do not fit together."""
     facts = file.facts
     if facts.file_bytes is not None and facts.file_bytes != stamp[0]:

@@ -64,7 +64,9 @@ class IndexAgreement:
             return
         place = index_path(path)
         if not os.path.lexists(place):
-            yield _finding(path, "note", "the index of a shard is missing", f"{place}, as {MANIFEST} says", "none")
+            yield _finding(
+                path, "note", "the index of a shard is missing", f"{place}, as {MANIFEST} says", "none"
+            )
             return
         index = open_index_file(place, listed.expected)
         if index is None or not index.is_whole():
