@@ -40,7 +40,15 @@ def forget() -> None:
 
 def written(folder: Path, **options: Any) -> Path:
     rk.write(
-        ROWS, folder, schema=SCHEMA, index=["n", "text"], split="train", shards=2, progress=False, workers=1, **options
+        ROWS,
+        folder,
+        schema=SCHEMA,
+        index=["n", "text"],
+        split="train",
+        shards=2,
+        progress=False,
+        workers=1,
+        **options,
     )
     return folder
 
@@ -278,7 +286,10 @@ LIES: dict[str, tuple[Callable[[pa.Table], pa.Table], dict[str, Any]]] = {
     "offsets as texts": (with_column("offset", lambda one: one.cast(pa.string())), {}),
     "offsets with nulls": (with_column("offset", lambda one: pa.nulls(len(one), pa.uint32())), {}),
     "offsets backwards": (with_column("offset", lambda one: one[::-1]), {}),
-    "offsets far away": (with_column("offset", lambda one: pc.multiply(one, pa.scalar(1000, pa.uint32()))), {}),
+    "offsets far away": (
+        with_column("offset", lambda one: pc.multiply(one, pa.scalar(1000, pa.uint32()))),
+        {},
+    ),
     "a column twice": (lambda table: table.append_column("n", table["n"]), {}),
     "a column of nobody": (lambda table: table.append_column("x", table["n"]), {}),
     "a row too few": (lambda table: table.slice(1), {}),

@@ -242,7 +242,9 @@ def test_labels_of_any_size_cost_no_memory(tmp_path):
     folder = tmp_path / "wide"
     rk.write([{"label": i * 2**38} for i in range(3)], folder, schema=schema, progress=False)
     assert _class_findings(folder) == []
-    edit_manifest(folder, lambda manifest: manifest["splits"]["train"]["classes"]["label"].update({str(2**38): 4}))
+    edit_manifest(
+        folder, lambda manifest: manifest["splits"]["train"]["classes"]["label"].update({str(2**38): 4})
+    )
     [finding] = _class_findings(folder)
     assert (finding.expected, finding.found) == (
         f"4 records of class {2**38}, as rekord.json says",

@@ -143,7 +143,9 @@ def test_old_entries_go_when_there_are_too_many(cache: Path, monkeypatch: pytest
     entries = {i: index_cache._entry(f"/data/{i}.tfrecord") for i in range(6)}
     for i, entry in entries.items():
         os.utime(str(entry), (1000 + i, 1000 + i))
-    assert cached("/data/0.tfrecord", len(DATA), 0, Expected(most_bytes=len(DATA))) is not None  # used again, and so the youngest
+    assert (
+        cached("/data/0.tfrecord", len(DATA), 0, Expected(most_bytes=len(DATA))) is not None
+    )  # used again, and so the youngest
     (cache / "x.unfinished").write_bytes(b"")
     os.utime(cache / "x.unfinished", (0, 0))
     monkeypatch.setattr(index_cache, "MOST_ENTRIES", 3)

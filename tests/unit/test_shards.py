@@ -183,7 +183,10 @@ def test_the_index_of_another_compressed_shard_is_not_believed(tmp_path: Path) -
     shard = shard_of(data)
     os.replace(index_path(str(shard_of(other))), index_path(str(shard)))
     whole = shard_index.shard_index(str(shard_of(other)))
-    assert (whole.origin, whole.flush_points) == ("found", find_flush_points(str(shard_of(other)), "gzip", whole.offsets))
+    assert (whole.origin, whole.flush_points) == (
+        "found",
+        find_flush_points(str(shard_of(other)), "gzip", whole.offsets),
+    )
     split = rk.open(data)["train"]
     assert [split[i]["id"] for i in range(299, 0, -70)] == [299, 229, 159, 89, 19]
     assert shard_index.shard_index(str(shard)).origin == "found"

@@ -60,7 +60,9 @@ class CompactSplit:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        marked = re.escape(shard_name(self.template.replace("{shard:05d}", "\0"), self.name, 0, len(self.records)))
+        marked = re.escape(
+            shard_name(self.template.replace("{shard:05d}", "\0"), self.name, 0, len(self.records))
+        )
         first, *others = marked.split(re.escape("\0"))
         return re.compile(first + ("([0-9]{5,9})" + r"\1".join(others) if others else ""))
 
@@ -154,7 +156,7 @@ class ListedShard:
 
 
 def listed_shard(path: str) -> ListedShard | None:
-    """What the manifest in the folder of a file says of it; None where there is none, or it does not list the file."""
+    """What the manifest in the folder of a file says of it; None where it says nothing."""
     folder, name = os.path.split(path)
     try:
         manifest = compact_manifest(folder)
@@ -181,7 +183,9 @@ def listed_shard(path: str) -> ListedShard | None:
 class ShardPaths(Sequence[str]):
     """The paths of shards, made when they are asked for."""
 
-    def __init__(self, folder: str, split: CompactSplit, present: npt.NDArray[np.int64] | None = None) -> None:
+    def __init__(
+        self, folder: str, split: CompactSplit, present: npt.NDArray[np.int64] | None = None
+    ) -> None:
         self._folder = folder
         self._split = split
         self._present = present  # the numbers of those that are there, where some are missing

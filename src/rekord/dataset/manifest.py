@@ -125,7 +125,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.format == 1:
             whole = _version_1(self)
-            return hashlib.sha256(msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n").hexdigest()
+            return hashlib.sha256(
+                msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"
+            ).hexdigest()
         bare = {
             name: msgspec.structs.replace(
                 part, blocks=None, shards=msgspec.structs.replace(part.shards, index=None)
@@ -232,7 +234,9 @@ def _decoded(path: str, data: bytes) -> Manifest:
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as failure:
         raise _refused(path, "a manifest that rekord wrote", str(failure)[:60]) from None
     if manifest.checksum != checksum:
-        raise _refused(path, f"checksum {checksum[:23]}…, of what it says", shown(manifest.checksum)[:31] + "…")
+        raise _refused(
+            path, f"checksum {checksum[:23]}…, of what it says", shown(manifest.checksum)[:31] + "…"
+        )
     return manifest
 
 
@@ -249,7 +253,9 @@ def _check_split(path: str, name: str, split: SplitPart) -> None:
     if split.compression not in ("none", "gzip", "zlib"):
         raise _refused(path, "compression none, gzip or zlib", shown(split.compression))
     if sum(columns.records) != split.records:
-        raise _refused(path, f"{split.records:,} records in {name!r}"[:60], f"{sum(columns.records):,} in its shards")
+        raise _refused(
+            path, f"{split.records:,} records in {name!r}"[:60], f"{sum(columns.records):,} in its shards"
+        )
     most = 1 if split.compression == "none" else _MOST_INFLATION
     for records, size_bytes in zip(columns.records, columns.bytes, strict=True):
         if records * _FRAMING_BYTES > size_bytes * most:
@@ -263,7 +269,9 @@ def _check_split(path: str, name: str, split: SplitPart) -> None:
     if index.checksum != CHECKSUM or not index.chunk_records:
         raise _refused(path, f"index checksums by {CHECKSUM}", shown(index.checksum))
     if len(index.values) != sum(1 - (-records // index.chunk_records) for records in columns.records):
-        raise _refused(path, "a checksum for every chunk of every index", f"{len(index.values):,} in {name!r}"[:60])
+        raise _refused(
+            path, "a checksum for every chunk of every index", f"{len(index.values):,} in {name!r}"[:60]
+        )
 
 
 def _is_number(text: str) -> bool:
@@ -296,7 +304,9 @@ def wrong_size(path: str, expected_bytes: int, found_bytes: int, *, is_file: boo
         location=Location(path=path),
         expected=f"{expected_bytes:,} bytes, as {MANIFEST} says",
         found=f"{found_bytes:,} bytes" if is_file else "a folder, a pipe or a device",
-        likely="the file was cut off, or the copy of it was" if is_file and found_bytes < expected_bytes else None,
+        likely="the file was cut off, or the copy of it was"
+        if is_file and found_bytes < expected_bytes
+        else None,
         do=f"copy {os.path.basename(path)} again, or write the dataset again",
     )
 

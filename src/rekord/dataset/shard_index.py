@@ -1,9 +1,9 @@
 """Where the records of a shard begin: from its index file, or found out and kept for the next time.
 
 An index is looked for in `.rekord/index` beside the shard, in the user's cache, and in the index files of other
-tools. That of a shard that a manifest lists is believed only where the manifest's checksums are its own and the shard's
-digest is the one that it was made of; others only where they are whole in themselves and fit the file. Otherwise the
-headers of the file say it, one hop a record.
+tools. That of a shard that a manifest lists is believed only where the manifest's checksums are its own and it was made
+of a shard of the same digest; others only where they are whole in themselves and fit the file. Otherwise the headers
+of the file say it, one hop a record.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ class ShardIndex:
             except IndexMismatch:
                 found = _found_out(self.path, self.stamp)
                 if len(found) != self._file.records:
-                    raise index_mismatch(self.path, f"{self._file.records:,} records", f"{len(found):,}") from None
+                    raise index_mismatch(
+                        self.path, f"{self._file.records:,} records", f"{len(found):,}"
+                    ) from None
                 self._offsets = found.offsets
         begin = number * CHUNK_RECORDS
         return self._offsets[begin : begin + CHUNK_RECORDS]
@@ -325,7 +327,7 @@ def _written(path: str, stamp: Stamp, compression: str) -> ShardIndex | None:
     listed = listed_shard(path)
     if listed is not None and listed.size_bytes != stamp[0]:
         return None
-    # Without a manifest that says what the index is, one of `rekord index` will do; those of format 1 have no checksum.
+    # Where no manifest says what the index is, one of `rekord index` will do; those of format 1 have no checksums.
     expected = Expected(most_bytes=_stream_bytes(stamp, compression))
     if listed is not None:
         expected = listed.expected or replace(expected, records=listed.records)
@@ -334,9 +336,7 @@ def _written(path: str, stamp: Stamp, compression: str) -> ShardIndex | None:
     return None if file is None else _fitting(path, stamp, file, "written", compression)
 
 
-def _fitting(
-    path: str, stamp: Stamp, file: IndexFile, origin: Origin, compression: str
-) -> ShardIndex | None:
+def _fitting(path: str, stamp: Stamp, file: IndexFile, origin: Origin, compression: str) -> ShardIndex | None:
     """An index file as an index of the shard; None where the two do not fit together."""
     facts = file.facts
     if facts.file_bytes is not None and facts.file_bytes != stamp[0]:

@@ -17,7 +17,15 @@ from rekord.codec.columns import Optional
 from rekord.codes import CODES
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.index import BLOCK_BYTES
-from rekord.dataset.manifest import MANIFEST, Manifest, Shards, SplitPart, manifest_path, read_manifest, tagged
+from rekord.dataset.manifest import (
+    MANIFEST,
+    Manifest,
+    Shards,
+    SplitPart,
+    manifest_path,
+    read_manifest,
+    tagged,
+)
 from rekord.engines.journal import exists, read_bytes
 from rekord.errors import RekordError
 from rekord.health.salvage_copy import Kept, Ledger, copy_bytes, keep, make_empty

@@ -16,8 +16,6 @@ from rekord.health.keyed import KeyColumn, KeyedBatch
 from rekord.health.rules.listed import Listing
 from rekord.schema import Feature
 
-_DO = "rekord index PATH      (makes it again from the records)"
-
 
 class IndexAgreement:
     """A rule: the index of each shard is whole, and says of each record where it is and what its columns hold.
@@ -30,7 +28,6 @@ class IndexAgreement:
         self._listing = listing
         self._path: str | None = None
         self._index: IndexFile | None = None
-        self._wrong: Finding | None = None
 
     def see(self, batch: KeyedBatch) -> Iterator[Finding]:
         """The first record of a file that its index says something else of."""
@@ -64,7 +61,9 @@ class IndexAgreement:
             return
         place = index_path(path)
         if not os.path.lexists(place):
-            yield _finding(path, "note", "the index of a shard is missing", f"{place}, as {MANIFEST} says", "none")
+            yield self._finding(
+                path, "note", "the index of a shard is missing", f"{place}, as {MANIFEST} says", "none"
+            )
             return
         index = open_index_file(place, listed.expected)
         if index is None or not index.is_whole():
@@ -74,7 +73,20 @@ class IndexAgreement:
 
     def _damaged(self, path: str, found: str) -> Finding:
         message = "the index of a shard is damaged, and ignored: reading takes longer"
-        return _finding(path, "warning", message, f"an index with the checksums that {MANIFEST} has", found)
+        return self._finding(
+            path, "warning", message, f"an index with the checksums that {MANIFEST} has", found
+        )
+
+    def _finding(self, path: str, severity: Severity, message: str, expected: str, found: str) -> Finding:
+        return Finding.of(
+            "X547",
+            severity,
+            path=path,
+            message=message,
+            expected=expected[:120],
+            found=found[:60],
+            do=f"rekord index {self._listing.folder}      (makes it again from the records)",
+        )
 
     def _differences(self, index: IndexFile, batch: KeyedBatch) -> Iterator[Finding]:
         known = batch.records < index.records
@@ -157,10 +169,4 @@ def _wrong(batch: KeyedBatch, row: int, feature: str | None, holds: str, says: s
         expected=f"{holds}, as the record holds",
         found=f"{says} in the index",
         do="write the dataset again: queries and balanced batches of it are wrong",
-    )
-
-
-def _finding(path: str, severity: Severity, message: str, expected: str, found: str) -> Finding:
-    return Finding.of(
-        "X547", severity, path=path, message=message, expected=expected[:120], found=found[:60], do=_DO
     )
