@@ -1,9 +1,9 @@
 """Where the records of a shard begin: from its index file, or found out and kept for the next time.
 
 An index is looked for in `.rekord/index` beside the shard, in the user's cache, and in the index files of other
-tools. That of a shard that a manifest lists is believed only where the manifest's checksums are its own and it was made
-of a shard of the same digest; others only where they are whole in themselves and fit the file. Otherwise the headers
-of the file say it, one hop a record.
+tools. That of a shard that a manifest lists is believed only where the manifest's checksums are its own and it was
+made of a shard of the same digest; others only where they are whole in themselves and fit the file. Otherwise the
+headers of the file say it, one hop a record.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _taken(column: Any, places: Any) -> Any:
 def _column_differences(
     batch: KeyedBatch, column: KeyColumn, feature: Feature, rows: Any, said: Any, name: str
 ) -> Iterator[Finding]:
-    """The first row whose value the index has otherwise. What a row lacks may have a default: that is not compared."""
+    """The first row whose value the index has otherwise. What a row lacks is not compared: it may have a default."""
     present = column.counts[rows] > 0
     if column.kind == "int64" and column.offsets is None and not feature.shape:
         values = column.values[rows]
