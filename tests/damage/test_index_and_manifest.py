@@ -38,24 +38,11 @@ def forget() -> None:
     index_module._cache.clear()
 
 
-def written(folder: Path, **options: Any) -> Path:
-    rk.write(
-        ROWS,
-        folder,
-        schema=SCHEMA,
-        index=["n", "text"],
-        split="train",
-        shards=2,
-        progress=False,
-        workers=1,
-        **options,
-    )
-    return folder
-
-
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("original") / "data")
+    folder = tmp_path_factory.mktemp("original") / "data"
+    rk.write(ROWS, folder, schema=SCHEMA, index=["n", "text"], shards=2, progress=False, workers=1)
+    return folder
 
 
 @pytest.fixture
@@ -126,9 +113,12 @@ def check_readers(data: Path, answers: dict[str, Any], names: Any, *, refused: b
     for name in names:
         forget()
         try:
-            assert READERS[name](data) == answers[name], name
-        except rk.RekordError as failure:
-            assert refused, (name, failure)
+            found = READERS[name](data)
+        except rk.RekordError:
+            if not refused:
+                raise
+        else:
+            assert found == answers[name], name
 
 
 def flips(size: int) -> Iterator[tuple[int, int]]:

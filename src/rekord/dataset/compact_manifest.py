@@ -156,7 +156,7 @@ class ListedShard:
 
 
 def listed_shard(path: str) -> ListedShard | None:
-    """What the manifest in the folder of a file says of it; None where there is none, or it does not list the file."""
+    """What the manifest in the folder of a file says of it; None where it says nothing."""
     folder, name = os.path.split(path)
     try:
         manifest = compact_manifest(folder)

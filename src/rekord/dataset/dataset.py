@@ -95,8 +95,8 @@ def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Data
 def _shards(manifest: CompactManifest, name: str, *, allow_missing: bool) -> Shards:
     """The shards of a split that a manifest lists, as they are now: ones that replace them later are not read.
 
-    Up to CHECKED_AT_ONCE files are compared with the manifest now, since it is better to know at once what is missing. More
-    of them are compared when they are first used: to open a dataset takes no time then either.
+    Up to CHECKED_AT_ONCE files are compared with the manifest now: it is better to know at once what is missing. More
+    of them are compared when they are first used, so that opening them takes no time either.
     """
     folder, split = manifest.folder, manifest.splits[name]
     listed = ListedSplit(folder, manifest.digest, name)

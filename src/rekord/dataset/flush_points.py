@@ -1,8 +1,8 @@
 """The flush points of a compressed shard whose index is lost, found again in the stream itself.
 
-rekord flushes after the record that ends FLUSH_BYTES after the flush before it, so the offsets of the records say where
-in the stream flushes are. In the file each ends with an empty stored block, `00 00 ff ff` at a whole byte. What follows
-a full flush refers to nothing before it, which the first 32 KiB of it prove: no reference is longer.
+rekord flushes after the record that ends FLUSH_BYTES after the flush before it, so the offsets of the records say
+where in the stream flushes are. In the file each ends with an empty stored block, `00 00 ff ff` at a whole byte. What
+follows a full flush refers to nothing before it, which its first 32 KiB prove: no reference is longer.
 """
 
 from __future__ import annotations

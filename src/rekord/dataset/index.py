@@ -15,8 +15,8 @@ shard. The manifest holds the same checksums, and only those count for a shard t
 else's file has the offsets alone, says of which file by its size and time, and is verified by its own checksums.
 
 An index is hostile like any file. It is read, never mapped; the positions of its chunks are found by a few bounded
-steps; nothing is given to Arrow before its checksum was compared, nor with compressed buffers, nor of another type than
-those that an index has. A chunk is verified whenever it is read.
+steps; nothing is given to Arrow before its checksum was compared, nor with compressed buffers, nor of a type that no
+index has. A chunk is verified whenever it is read.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class MadeIndex:
     data: bytes
     checksums: list[int]
     classes: dict[str, dict[str, int]]
-    blocks: list[list[int]]  # [record, offset] at about every 8 MiB
+    blocks: list[tuple[int, int]]  # record and offset at about every 8 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +188,12 @@ def compact(offsets: Any) -> Offsets:
     return np.ascontiguousarray(offsets, np.uint32 if small else np.uint64)
 
 
-def blocks_of(offsets: Any) -> list[list[int]]:
+def blocks_of(offsets: Any) -> list[tuple[int, int]]:
     """The first record of each stretch of BLOCK_BYTES."""
     if len(offsets) == 0:
         return []
     _, firsts = np.unique(offsets // BLOCK_BYTES, return_index=True)
-    return [[int(record), int(offsets[record])] for record in firsts.tolist()]
+    return [(int(record), int(offsets[record])) for record in firsts.tolist()]
 
 
 # Reading

@@ -124,10 +124,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         Indexes are no part of it: one that is built again changes no dataset. Of format 1 it is what it always was.
         """
         if self.format == 1:
-            whole = _version_1(self)
-            return hashlib.sha256(
-                msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"
-            ).hexdigest()
+            content = msgspec.json.format(msgspec.json.encode(_version_1(self)), indent=1)
+            return hashlib.sha256(content + b"\n").hexdigest()
         bare = {
             name: msgspec.structs.replace(
                 part, blocks=None, shards=msgspec.structs.replace(part.shards, index=None)

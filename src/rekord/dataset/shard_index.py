@@ -1,8 +1,8 @@
 """Where the records of a shard begin: from its index file, or found out and kept for the next time.
 
 An index is looked for in `.rekord/index` beside the shard, in the user's cache, and in the index files of other
-tools. That of a shard that a manifest lists is believed only where the manifest's checksums are its own and the shard's
-digest is the one that it was made of; others only where they are whole in themselves and fit the file. Otherwise the
+tools. That of a shard that a manifest lists is believed only where the manifest's checksums are its own and it was
+made of a shard of the same digest; others only where they are whole in themselves and fit the file. Otherwise the
 headers of the file say it, one hop a record.
 """
 
@@ -327,7 +327,7 @@ def _written(path: str, stamp: Stamp, compression: str) -> ShardIndex | None:
     listed = listed_shard(path)
     if listed is not None and listed.size_bytes != stamp[0]:
         return None
-    # Without a manifest that says what the index is, one of `rekord index` will do; those of format 1 have no checksum.
+    # Where no manifest says what the index is, one of `rekord index` will do; those of format 1 have no checksums.
     expected = Expected(most_bytes=_stream_bytes(stamp, compression))
     if listed is not None:
         expected = listed.expected or replace(expected, records=listed.records)

@@ -60,8 +60,8 @@ class Shards:
 
     Those that a manifest lists are given as `listed`: what it says is read again where this was pickled. Others have
     `paths`; where `counts` come from a file, `told_by` is its name. Of shards elsewhere blocks of `block_records` are
-    fetched whole, where that is given. `stamps` are those of the files when the counts were found to fit them; a shard
-    without one is compared with the manifest when it is first used.
+    fetched whole, where that is given. `stamps` are those of the files when the counts were found to fit them; of the
+    listed shards one without a stamp is compared with the manifest when it is first used.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from rekord.dataset.index import index_file
-from rekord.dataset.manifest import FOLDER, tagged
+from rekord.dataset.manifest import FOLDER, Count, tagged
 from rekord.engines.journal import Staging
 from rekord.engines.memory import LARGE_BYTES, give_back
 from rekord.errors import RekordError
@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 class ShardDone(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a shard when it is finished."""
 
-    records: int
-    framed_bytes: int
-    file_bytes: int
+    records: Count
+    framed_bytes: Count
+    file_bytes: Count
     digest: str  # algorithm:hex
-    index: list[int]  # the checksums of the index
-    classes: dict[str, dict[str, int]]  # of each Label column: records by class id
-    blocks: list[list[int]]  # [record, offset] of some records, for readers that begin in the middle
+    index: list[Count]  # the checksums of the index
+    classes: dict[str, dict[str, Count]]  # of each Label column: records by class id
+    blocks: list[
+        tuple[Count, Count]
+    ]  # [record, offset] of some records, for readers that begin in the middle
 
 
 class ShardFile:

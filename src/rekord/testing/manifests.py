@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,6 @@ def edit_manifest(folder: Path | str, change: Change) -> None:
     path = Path(folder) / "rekord.json"
     document = json.loads(path.read_text())
     change(document)
-    try:
+    with suppress(msgspec.ValidationError, OverflowError):  # reading it says so too
         document["checksum"] = _checksum(msgspec.convert(document, Manifest))
-    except (msgspec.ValidationError, OverflowError):
-        pass  # it says so itself
     path.write_text(json.dumps(document, indent=1) + "\n")

@@ -173,7 +173,7 @@ class Workplace:
             return None
         try:
             return msgspec.json.decode(read_bytes(self.storage, self._journal), type=Swap)
-        except msgspec.DecodeError:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             # It was cut off by a loss of power, before anything changed places.
             self.storage.remove(self._journal)
             return None

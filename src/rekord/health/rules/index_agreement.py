@@ -16,8 +16,6 @@ from rekord.health.keyed import KeyColumn, KeyedBatch
 from rekord.health.rules.listed import Listing
 from rekord.schema import Feature
 
-_DO = "rekord index PATH      (makes it again from the records)"
-
 
 class IndexAgreement:
     """A rule: the index of each shard is whole, and says of each record where it is and what its columns hold.
@@ -30,7 +28,6 @@ class IndexAgreement:
         self._listing = listing
         self._path: str | None = None
         self._index: IndexFile | None = None
-        self._wrong: Finding | None = None
 
     def see(self, batch: KeyedBatch) -> Iterator[Finding]:
         """The first record of a file that its index says something else of."""
@@ -64,7 +61,7 @@ class IndexAgreement:
             return
         place = index_path(path)
         if not os.path.lexists(place):
-            yield _finding(
+            yield self._finding(
                 path, "note", "the index of a shard is missing", f"{place}, as {MANIFEST} says", "none"
             )
             return
@@ -76,7 +73,20 @@ class IndexAgreement:
 
     def _damaged(self, path: str, found: str) -> Finding:
         message = "the index of a shard is damaged, and ignored: reading takes longer"
-        return _finding(path, "warning", message, f"an index with the checksums that {MANIFEST} has", found)
+        return self._finding(
+            path, "warning", message, f"an index with the checksums that {MANIFEST} has", found
+        )
+
+    def _finding(self, path: str, severity: Severity, message: str, expected: str, found: str) -> Finding:
+        return Finding.of(
+            "X547",
+            severity,
+            path=path,
+            message=message,
+            expected=expected[:120],
+            found=found[:60],
+            do=f"rekord index {self._listing.folder}      (makes it again from the records)",
+        )
 
     def _differences(self, index: IndexFile, batch: KeyedBatch) -> Iterator[Finding]:
         known = batch.records < index.records
@@ -105,7 +115,7 @@ def _taken(column: Any, places: Any) -> Any:
 def _column_differences(
     batch: KeyedBatch, column: KeyColumn, feature: Feature, rows: Any, said: Any, name: str
 ) -> Iterator[Finding]:
-    """The first row whose value the index has otherwise. What a row lacks may have a default: that is not compared."""
+    """The first row whose value the index has otherwise. What a row lacks is not compared: it may have a default."""
     present = column.counts[rows] > 0
     if column.kind == "int64" and column.offsets is None and not feature.shape:
         values = column.values[rows]
@@ -159,10 +169,4 @@ def _wrong(batch: KeyedBatch, row: int, feature: str | None, holds: str, says: s
         expected=f"{holds}, as the record holds",
         found=f"{says} in the index",
         do="write the dataset again: queries and balanced batches of it are wrong",
-    )
-
-
-def _finding(path: str, severity: Severity, message: str, expected: str, found: str) -> Finding:
-    return Finding.of(
-        "X547", severity, path=path, message=message, expected=expected[:120], found=found[:60], do=_DO
     )
