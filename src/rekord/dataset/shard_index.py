@@ -12,6 +12,7 @@ import os
 import stat as modes
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from threading import Lock
@@ -131,12 +132,11 @@ class ShardIndex:
         """Where the frames of some records begin."""
         if self._offsets is not None:
             return self._offsets[records].astype(np.int64)
-        out = np.empty(len(records), np.int64)
-        chunks = records // CHUNK_RECORDS
-        for number in _different(chunks):
-            here = chunks == number
-            out[here] = self.chunk(number)[records[here] - number * CHUNK_RECORDS]
-        return out
+        if self._file is not None:
+            with suppress(IndexMismatch):
+                begins: Ids = self._file.offsets_at(records)
+                return begins
+        return self.offsets[records].astype(np.int64)
 
     def span(self, first: int, end: int) -> Offsets:
         """Where the frames of the records from `first` to before `end` begin."""
@@ -146,12 +146,18 @@ class ShardIndex:
             parts.append(self.chunk(number)[max(first - base, 0) : end - base])
         return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.zeros(0, np.uint32)])
 
-    def with_next(self, number: int) -> Offsets:
-        """A chunk, and where the frame after its last one begins, if there is one."""
-        chunk = self.chunk(number)
-        if (number + 1) * CHUNK_RECORDS >= len(self):
-            return chunk
-        return np.append(chunk, self.chunk(number + 1)[0])
+    def extents(self, records: Ids, size_bytes: int) -> tuple[Ids, Ids]:
+        """Where the frames of some records begin and end; the last one ends where the stream does."""
+        last = len(self) - 1
+        begins, following = np.split(self.begins(np.concatenate([records, np.minimum(records + 1, last)])), 2)
+        return begins, np.where(records < last, following, size_bytes)
+
+    @property
+    def whole(self) -> Offsets | None:
+        """All offsets, where they are in memory, or are so few that they may be."""
+        if self._offsets is None and len(self) <= CHUNK_RECORDS:
+            return self.chunk(0) if len(self) else np.zeros(0, np.uint32)
+        return self._offsets
 
     # Columns
 
@@ -198,11 +204,6 @@ def index_mismatch(path: str, expected: str, found: str) -> RekordError:
         found=found[:60],
         do="rekord check PATH, and write the dataset again where it finds something",
     )
-
-
-def _different(numbers: Ids) -> list[int]:
-    found: list[int] = np.unique(numbers).tolist()
-    return found
 
 
 _kept: OrderedDict[tuple[Any, ...], ShardIndex] = OrderedDict()

@@ -18,7 +18,7 @@ import numpy as np
 
 from rekord import _core
 from rekord.dataset.compact_manifest import Listed
-from rekord.dataset.index import CHUNK_RECORDS, Stamp
+from rekord.dataset.index import Stamp
 from rekord.dataset.inflated import Blocks, InflatedShard
 from rekord.dataset.manifest import MANIFEST, wrong_size
 from rekord.dataset.order import Ids
@@ -273,14 +273,9 @@ class Shards:
             if isinstance(one, RemoteShard):
                 continue
             here = which == i if len(opened) > 1 else slice(None)
-            if isinstance(one, InflatedShard):
-                files[i], numbers[here] = one.cut(records[here])
-                continue
-            parts, part, number = one.parts(records[here])
-            files[i] = parts[0]
-            numbers[here] = number
-            places[here] = np.where(part == 0, i, len(files) + part - 1)
-            files += parts[1:]
+            files[i], numbers[here] = (
+                one.cut(records[here]) if isinstance(one, InflatedShard) else one.indexed(records[here])
+            )
         remote = [(i, one) for i, one in enumerate(opened) if isinstance(one, RemoteShard)]
         asked = [(one, records[which == i]) for i, one in remote]
         fetched = fetch(asked, self._pieces, in_blocks=self._block_records is not None) if asked else []
@@ -386,18 +381,15 @@ class _Mapped:
         if now != index.stamp or len(self._bytes) != now[0]:
             raise changed(path, index.stamp, now)
 
-    def parts(self, records: Ids) -> tuple[list[tuple[Any, Any, int]], Ids, Ids]:
-        """What the core gathers from: a part for each chunk of the index, that of each record, its number there."""
-        chunks = records // CHUNK_RECORDS
-        used, part = np.unique(chunks, return_inverse=True)
-        numbers = records - chunks * CHUNK_RECORDS
-        # A frame reaches to where the next one begins, which may be in the next chunk.
-        last = set(chunks[numbers == CHUNK_RECORDS - 1].tolist())
-        parts = []
-        for number in used.tolist():
-            offsets = self.index.with_next(number) if number in last else self.index.chunk(number)
-            parts.append((self._bytes, offsets, offsets.dtype.itemsize))
-        return parts, part.reshape(-1), numbers
+    def indexed(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
+        """What the core gathers from, and the numbers of the records there."""
+        offsets = self.index.whole
+        if offsets is not None:
+            return (self._bytes, offsets, offsets.dtype.itemsize), records
+        # Where all would be too many, those of these records: where each begins and ends.
+        pairs = np.empty(2 * len(records), np.uint64)
+        pairs[0::2], pairs[1::2] = self.index.extents(records, len(self._bytes))
+        return (self._bytes, pairs, 8), np.arange(0, len(pairs), 2, dtype=np.int64)
 
 
 _Opened: TypeAlias = "_Mapped | InflatedShard | RemoteShard"

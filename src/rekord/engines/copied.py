@@ -125,10 +125,8 @@ class Frames:
     def extents(self, shard: int, records: Ids) -> tuple[Any, Any]:
         """Where the frames of some records of a shard begin and end, in its decompressed stream."""
         index = self.index(shard)
-        begins = index.begins(records)
-        last = records == len(index) - 1
-        following = index.begins(np.minimum(records + 1, len(index) - 1))
-        return begins, np.where(last, self.end(shard) if last.any() else 0, following)
+        has_last = bool((records == len(index) - 1).any())
+        return index.extents(records, self.end(shard) if has_last else 0)
 
     def end(self, shard: int) -> int:
         """Where the last frame of a shard ends."""
