@@ -428,6 +428,7 @@ CODES: dict[str, str] = {
     "H787": "the same content is in two splits",
     "H788": "the same rows are in two splits",
     "H789": "rows are there more than once",
+    "H790": "a file begins with a record and is not read: its name is not that of a record file",
     # H80x to H83x: what the doctor says
     "H801": "a file is compressed, and its name does not say so",
     "H802": "the name of a file says compressed, and it is not",

@@ -39,11 +39,12 @@ class Stat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One name in a folder. `kind` is that of a link's end."""
+    """One name in a folder. `kind` is that of a link's end; `size_bytes` is None where the listing does not say."""
 
     name: str
     kind: Kind
     link: bool
+    size_bytes: int | None = None
 
 
 class Readable(Protocol):
