@@ -188,6 +188,9 @@ CODES: dict[str, str] = {
     "X505": "a set of shards is incomplete",
     "X506": "no such split",
     "X507": "the dataset has several splits",
+    "X508": "memory ran out",
+    "X509": "the system refused a resource",
+    "X511": "the working directory does not exist",
     # X51x: writing a dataset
     "X510": "the source has no rows to write",
     "X512": "another process is writing here",
