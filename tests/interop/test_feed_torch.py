@@ -318,7 +318,8 @@ def test_an_iterable_dataset_tells_its_state_after_some_batches(split: Any) -> N
     assert other.state_after(7)["consumed"] == ROWS
     third = ids(other)
     assert third not in (whole, second)
-    assert other.state_after(0) == {**state, "epoch": 2, "consumed": 0}
+    beginning = other.state_after(0)
+    assert {**beginning, "checksum": None} == {**state, "epoch": 2, "consumed": 0, "checksum": None}
 
 
 def test_an_iterable_dataset_pickles_small(split: Any) -> None:

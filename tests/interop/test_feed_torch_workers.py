@@ -218,7 +218,7 @@ def late(worker):
 dataset = split.to_torch(10, style="iterable", **SAME)
 loader = DataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=True, worker_init_fn=late)
 next(iter(loader))
-dataset.load_state_dict({{**dataset.state_after(0), "epoch": 4, "consumed": 30}})
+dataset.load_state_dict({{**dataset.state_after(0), "epoch": 4, "consumed": 30, "checksum": None}})
 open(go, "w").close()
 print(json.dumps([ids(loader), ids(loader)]))
 """,

@@ -165,7 +165,7 @@ def test_collecting_abandoned_iterators_never_hangs(folder: Path, shuffle: bool)
         folder,
         f"""
 import threading, time
-for n in range(600):
+for n in range({1500 if shuffle else 300}):
     h = type("T", (), {{}})(); h.me = h
     h.it = iter(split.batches(64, shuffle={shuffle}, threads=2)); next(h.it)
 del h

@@ -372,6 +372,7 @@ def test_a_mask_that_holds_no_class_ids_is_refused(opened, drain, mask, code, fo
         assert failure.found == found
 
 
+@pytest.mark.slow
 def test_every_cut_and_many_flips_of_a_picture_decode_or_are_refused(opened, drain) -> None:
     images = [encoded(photo(9, 13), kind) for kind in ("jpeg", "png", "gif", "bmp", "webp")]
     images.append(encoded(photo(9, 13).quantize(8)))

@@ -485,6 +485,7 @@ def test_a_forked_child_may_not_go_on_and_the_parent_may(way, put) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.slow
 def test_a_forked_child_may_let_go_of_its_parents_iterator(way, put) -> None:
     kept = [iter(rk.open(put("a.tfrecord", 0, 5000), schema=SCHEMA).batches(2, **way))]
     next(kept[0])
@@ -517,6 +518,7 @@ def _open_files() -> set[str]:
 @pytest.mark.concurrency
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
 @pytest.mark.parametrize("leave", ["close", "drop", "break", "fail"])
+@pytest.mark.slow
 def test_leaving_early_ends_the_threads_and_closes_the_files(leave, way, put) -> None:
     path = str(put("a.tfrecord", 0, 20_000))
 

@@ -136,18 +136,23 @@ def test_every_kind_of_column_comes_as_it_was_written(data: Path) -> None:
 
 
 def test_where_records_lie_and_what_classes_are_called_is_told_where_it_is_named(data: Path) -> None:
-    answer = rk.query(data, 'select _split, _shard, _record, label_name, "image/name" from records')
+    where = "_split, _record, _shard, _shard_record"
+    answer = rk.query(data, f'select {where}, label_name, "image/name" from records')
     dataset = rk.open(data)
     for row in answer.to_pylist():
         shard = data / row["_shard"]
         assert row["_shard"].startswith(row["_split"])
-        stored = rk.open(shard, schema=dataset.schema)[row["_record"]]
+        assert dataset[row["_split"]][row["_record"]]["image/name"] == row["image/name"]
+        stored = rk.open(shard, schema=dataset.schema)[row["_shard_record"]]
         assert stored["image/name"] == row["image/name"]
         assert NAMES[int(stored["label"])] == row["label_name"]
     assert rk.query(data, "select * from records").column_names == list(SCHEMA)
-    named = rk.query(data, "select * from val where _record = 0 and label_name is not null")
-    assert named.column_names == [*SCHEMA, "_record", "label_name"]
-    assert named["_record"].to_pylist() == [0, 0]
+    named = rk.query(data, "select * from val where _shard_record = 0 and label_name is not null")
+    assert named.column_names == [*SCHEMA, "_shard_record", "label_name"]
+    assert named["_shard_record"].to_pylist() == [0, 0]
+    for name in ("train", "val"):
+        numbers = rk.query(data, f"select _record from {name}")["_record"].to_pylist()
+        assert numbers == list(range(len(dataset[name])))
 
 
 def test_a_class_without_a_name_is_null(tmp_path: Path) -> None:
@@ -224,8 +229,9 @@ def test_conditions_on_the_index_choose_the_records_that_are_read(data: Path, re
     )
     assert [records for _, records in read] == [len(answer)]
     read.clear()
-    assert len(rk.query(data, "select vec from records where _record = 3 and _split = 'train'")) == 2
-    assert [records for _, records in read] == [2]
+    assert len(rk.query(data, "select vec from records where _record = 3 and _split = 'train'")) == 1
+    assert len(rk.query(data, "select vec from records where _shard_record = 3 and _split = 'train'")) == 2
+    assert [records for _, records in read] == [1, 2]
     read.clear()
     assert len(rk.query(data, "select vec from records where label = 7")) == 0
     assert read == []
@@ -312,13 +318,16 @@ def test_plain_files_compressed_ones_and_patterns_are_asked_alike(tmp_path: Path
     sql = "select count(*) as c, sum(n)::int as s, max(decode(name)) as m from records"
     for path in (tmp_path, tmp_path / "*.tfrecord*", [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord.gz"]):
         assert rk.query(path, sql).to_pydict() == {"c": [40], "s": [780], "m": ["row 9"]}
-    found = rk.query(tmp_path, "select n, _shard, _record from records where n in (29, 33) order by n")
+    where = "_split, _record, _shard, _shard_record"
+    found = rk.query(tmp_path, f"select n, {where} from records where n in (29, 33) order by n")
     assert found.to_pydict() == {
         "n": [29, 33],
+        "_split": ["all", "all"],
+        "_record": [29, 33],
         "_shard": ["a.tfrecord", "b.tfrecord.gz"],
-        "_record": [29, 3],
+        "_shard_record": [29, 3],
     }
-    one = rk.query(tmp_path, "select n from records where _record = 2 and _shard = 'b.tfrecord.gz'")
+    one = rk.query(tmp_path, "select n from records where _shard_record = 2 and _shard = 'b.tfrecord.gz'")
     assert one.to_pydict() == {"n": [32]}
     assert rk.query(tmp_path / "b.tfrecord.gz", "select count(*) as c from records").to_pydict() == {
         "c": [10]

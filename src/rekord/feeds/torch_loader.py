@@ -22,10 +22,13 @@ from rekord.feeds.progress import Feed, Tensors
 from rekord.feeds.torch import tensor, tensors
 from rekord.feeds.torch_map import told_by_worker
 from rekord.feeds.torch_places import Place, Places
+from rekord.schema.refuse import shown
 
 _SHARED_BYTES = 1 << 18
 """From this size on an array goes through shared memory, which takes a connection of its own between two processes.
 Smaller ones go through the pipe in less time than that."""
+_SHARE = "share"
+"""In the state of a worker: its number, how many workers there are, and how many batches it has delivered."""
 _COLUMNS = (np.ndarray, Optional, Ragged, SparseColumn, Strings)
 
 
@@ -254,9 +257,8 @@ class _Share:
     ) -> None:
         at, delivered = None, 0
         if resumed is not None:
-            state = State.from_dict(resumed)
+            state, delivered = _of_worker(State.from_dict(resumed), worker, workers)
             request = request.resume(state)
-            delivered = _delivered(resumed, worker, workers)
             at = Place.of(state.epoch, state.consumed, request.recipe.to_dict())
         place = places.begin(worker, workers, seed=seed, at=at)
         own = of_worker(_at(request, place), worker, workers, delivered)
@@ -273,30 +275,27 @@ class _Share:
         return batch, self._consumed
 
     def state_dict(self) -> dict[str, Any]:
-        """The state, with which worker this is."""
+        """The state, with which worker this is as a part of the order: nobody else can load it."""
         request = self._request
         alone = request.workers == 1  # then how far it is says all, with short batches before damage too
         state = request.state(self._place.epoch, self._consumed if alone else self._place.consumed)
-        delivered = 0 if alone else self._delivered
-        return {
-            **state.to_dict(),
-            "worker": request.worker,
-            "workers": request.workers,
-            "delivered": delivered,
-        }
+        share = [request.worker, request.workers, 0 if alone else self._delivered]
+        return replace(state, order={**state.order, _SHARE: share}).to_dict()
 
 
-def _delivered(state: Mapping[str, Any], worker: int, workers: int) -> int:
-    own = (state.get("worker"), state.get("workers"))
-    if own != (worker, workers):
+def _of_worker(state: State, worker: int, workers: int) -> tuple[State, int]:
+    """The state that all workers share, and how many batches this one has delivered since."""
+    order = dict(state.order)
+    share = order.pop(_SHARE, None)
+    if not isinstance(share, list) or share[:2] != [worker, workers] or len(share) != 3:
         raise error(
             "U650",
             "the state is one of another worker",
-            expected=f"a state of worker {own[0]} of {own[1]}",
-            found=f"worker {worker} of {workers}",
-            do=f"num_workers={own[1]}, as when the state was saved",
+            expected=f"a state of worker {worker} of {workers}",
+            found=f"{_SHARE} {shown(share)}",
+            do="the num_workers that the state was saved with",
         )
-    return checked_count("delivered", state.get("delivered"), least=0)
+    return replace(state, order=order), checked_count("delivered", share[2], least=0)
 
 
 class _Carried(Iterator[Any]):

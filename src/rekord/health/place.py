@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from rekord.dataset.names import split_of as split_by_name
 from rekord.dataset.read import PathLike, record_files
@@ -58,6 +59,49 @@ class Place:
         for path in self.paths:
             splits.setdefault(self.split_of(path), []).append(path)
         return splits
+
+
+class SplitNumbers:
+    """Numbers records in their splits, as `dataset[split][number]` does, while files are read in their order."""
+
+    def __init__(self, place: Place) -> None:
+        self._listing = place.listing
+        self._splits: dict[str, str] = {}
+        self._starts: dict[str, int] = {}  # how many records of its split come before a file
+        self._next: dict[str, str] = {}  # the file that follows in the same split
+        self._uncounted: set[str] = set()
+        if place.listing is not None:
+            for split, part in place.listing.manifest.splits.items():
+                start = 0
+                for name, records in zip(part.names(split), part.shards.records, strict=True):
+                    self._starts[os.path.normpath(os.path.join(place.listing.folder, name))] = start
+                    start += records
+            return
+        for split, paths in place.splits().items():
+            self._splits |= dict.fromkeys(paths, split)
+            self._starts[paths[0]] = 0
+            self._next |= pairwise(paths)
+
+    def end_file(self, path: str, records: int) -> None:
+        """Count the records of a file. Behind one of which some are lost, numbers are unknown."""
+        if path in self._starts and path in self._next and path not in self._uncounted:
+            self._starts[self._next[path]] = self._starts[path] + records
+
+    def fill(self, finding: Finding) -> Finding:
+        """The finding, with its split and the number of its record there."""
+        if finding.path is None:
+            return finding
+        if finding.severity == "error" and finding.code[0] in "FCX":
+            self._uncounted.add(finding.path)
+        if self._listing is None:
+            finding.split = self._splits.get(finding.path)
+            start = self._starts.get(finding.path)
+        else:
+            finding.split = self._listing.split_of(finding.path)
+            start = self._starts.get(os.path.normpath(finding.path))
+        if finding.record is not None and start is not None:
+            finding.split_record = start + finding.record
+        return finding
 
 
 def look_at(path: PathLike | Sequence[PathLike]) -> Place:
