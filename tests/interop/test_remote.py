@@ -220,7 +220,7 @@ def test_a_place_that_nobody_knows_is_refused() -> None:
 def test_a_shuffled_split_goes_on_after_a_resume(dataset: tuple[str, Path]) -> None:
     split = rk.open(dataset[0])["train"]
     whole = values(split.batches(50, shuffle=True, seed=8))
-    batches = split.batches(50, shuffle=True, seed=8)
+    batches = iter(split.batches(50, shuffle=True, seed=8))
     first = [n for _ in range(3) for n in next(batches)["n"].tolist()]
     again = rk.open(dataset[0])["train"].batches(64, shuffle=True, seed=8)
     again.load_state_dict(batches.state_dict())

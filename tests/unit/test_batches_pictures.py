@@ -273,7 +273,7 @@ def test_masks_are_resized_without_new_ids(opened) -> None:
 def test_rows_and_batches_keep_the_encoded_bytes_unless_asked(opened) -> None:
     data = opened([{"image": [png(pixels_of(0))]}], {"image": rk.Image()})
     assert data[0]["image"] == png(pixels_of(0))
-    assert next(data.batches(1))["image"].tolist() == [png(pixels_of(0))]
+    assert next(iter(data.batches(1)))["image"].tolist() == [png(pixels_of(0))]
 
 
 def test_only_the_columns_that_are_asked_for_are_decoded(opened) -> None:

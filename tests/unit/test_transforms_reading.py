@@ -159,9 +159,9 @@ def test_decoded_pictures_are_the_same(both):
 def test_a_map_comes_behind_transforms_and_balance_keeps_them(raw):
     split = rk.open(raw)["train"].transform(T.resize(4, 4), T.decode())
     mapped = split.map(lambda batch: {"sum": batch["image"].sum(axis=(1, 2, 3))})
-    assert next(mapped.batches(12))["sum"].tolist() == [int(one["image"].sum()) for one in split]
+    assert next(iter(mapped.batches(12)))["sum"].tolist() == [int(one["image"].sum()) for one in split]
     balanced = split.balanced("label")
-    assert next(balanced.map(lambda batch: batch).batches(4))["image"].shape == (4, 4, 4, 3)
+    assert next(iter(balanced.map(lambda batch: batch).batches(4)))["image"].shape == (4, 4, 4, 3)
     assert split.class_weights("label") == {0: 1.0, 1: 1.0}
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.dataset import batches as batches_module
 from rekord.dataset.lazy_schema import LazySchema
 from rekord.dataset.selection import Selection, all_numbers, cut, digest_of, numbers_at, selected
 from rekord.dataset.shards import Shards
@@ -132,7 +131,7 @@ def test_batches_without_columns_are_counted_all_the_same(
     split: rk.Split, way: dict[str, Any], order: dict[str, Any]
 ) -> None:
     for remainder, count, consumed in (("keep", 15, 100), ("drop", 14, 98)):
-        batches = split.batches(7, columns=[], remainder=remainder, **way, **order)  # type: ignore[arg-type]
+        batches = iter(split.batches(7, columns=[], remainder=remainder, **way, **order))  # type: ignore[arg-type]
         assert next(batches) == {}
         assert batches.state_dict()["consumed"] == batches.consumed == 7
         assert len(list(batches)) == count - 1
@@ -214,23 +213,11 @@ def test_no_number_of_batches_ahead_begins_more_than_some_thousands(
 ) -> None:
     monkeypatch.setattr("rekord.dataset.decoding._MOST_PREFETCH", 5)
     monkeypatch.setattr("rekord.dataset.decoding._MOST_THREADS", 2)
-    made: list[int] = []
-    pools: list[Any] = []
-
-    class Counting(batches_module.ThreadPoolExecutor):  # type: ignore[misc, name-defined]
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
-            pools.append(self._max_workers)
-
-        def submit(self, *given: Any, **named: Any) -> Any:
-            made.append(1)
-            return super().submit(*given, **named)
-
-    monkeypatch.setattr(batches_module, "ThreadPoolExecutor", Counting)
-    batches = split.batches(1, shuffle=True, threads=10**9, prefetch=10**9)
+    batches = iter(split.batches(1, shuffle=True, threads=10**9, prefetch=10**9))
     next(batches)
+    work = batches._reading._work  # type: ignore[union-attr]
+    assert (len(work._threads), len(work._waiting)) == (2, 7 - 1)
     batches.close()
-    assert (pools, len(made)) == ([2], 7)
 
 
 # ---- Files that change ----
@@ -290,7 +277,7 @@ def test_a_file_that_is_written_over_while_it_is_read_is_an_error(
     path = tmp_path / "x.tfrecord"
     put(path, range(100_000, 130_000))
     size_bytes = path.stat().st_size
-    batches = rk.open(path, schema=SCHEMA).batches(100, **way)
+    batches = iter(rk.open(path, schema=SCHEMA).batches(100, **way))
     next(batches)
     put(path, range(300_000, 330_000))  # numbers of as many bytes: every frame has the place of another
     os.utime(path, ns=(5, 5))
