@@ -48,7 +48,7 @@ demo: $(VENV)/.package
 
 # For the minutes between edits: no framework is installed, and what needs one is not collected.
 quick: lint $(VENV)/.dev $(VENV)/.package
-	$(BIN)/python -m pytest -n 2 -m "not long" --frameworks=none tests/unit tests/arch
+	$(BIN)/python -m pytest -n 2 -m "not long and not slow" --frameworks=none tests/unit tests/arch
 
 test: lint test-cpp test-python test-minimum
 
@@ -75,10 +75,10 @@ $(WHEEL): $(VENV)/.build $(NATIVE) $(shell find src -name '*.py')
 	@touch $@
 
 # The oldest versions that pyproject.toml allows.
-.venv-minimum/.ready: $(VENV)/.build pyproject.toml tests/minimum/pins.py
+.venv-minimum/.ready: $(VENV)/.build pyproject.toml tests/support/minimum_versions.py
 	$(PYTHON) -m venv --clear .venv-minimum
 	.venv-minimum/$(PIP_IN) install --upgrade "pip>=25.1"
-	$(BIN)/python tests/minimum/pins.py > .venv-minimum/pins.txt
+	$(BIN)/python tests/support/minimum_versions.py > .venv-minimum/pins.txt
 	.venv-minimum/$(PIP_IN) install -r .venv-minimum/pins.txt
 	@touch $@
 

@@ -229,7 +229,7 @@ CODES: dict[str, str] = {
     "X545": "a shard is not what dataset_info.json says",
     "X546": "there is no room to sort what was read",
     # X547 to X549: shards read in any order, and folders of TensorFlow Datasets
-    "X547": "the index of a shard is not one of this file",
+    "X547": "shard index does not match its file",
     "X548": "a file changed while it was read",
     "X549": "a TFDS dataset is not stored as TFRecords",
     # X552 to X554: classes of records
@@ -249,7 +249,7 @@ CODES: dict[str, str] = {
     "X576": "the loss is no number any more",
     # X570 to X574: datasets that are edited
     "X570": "a dataset was changed while it was edited",
-    "X571": "a list of labels names records that there are not",
+    "X571": "a list names records that do not exist",
     "X572": "a record has a key that the schema does not name, and would lose it",
     # U6xx: how rekord was called
     "U601": "command line not understood",
@@ -364,7 +364,7 @@ CODES: dict[str, str] = {
     "U627": "files of others lie in a dataset that is to be replaced",
     "U628": "there is no such class",
     "U629": "labels cannot be changed as was asked",
-    "U648": "a list of labels cannot be read",
+    "U648": "a list of labels or records cannot be read",
     "U649": "a function gave no answer for each record",
     # H7xx: findings about data that can be read
     "H701": "named as compressed, but it is not",
@@ -388,6 +388,7 @@ CODES: dict[str, str] = {
     "H732": "an image is turned by EXIF: TensorFlow does not turn it",
     "H733": "the name of a picture says another format than its bytes",
     "H738": "an image has other channels or bits than its keys say",
+    "H739": "an image or a mask has more pixels than are decoded",
     # H74x: remarks about boxes
     "H741": "boxes without an area, or outside their image, were left out",
     "H742": "an annotation says another size than its image has",
@@ -430,6 +431,7 @@ CODES: dict[str, str] = {
     "H787": "the same content is in two splits",
     "H788": "the same rows are in two splits",
     "H789": "rows are there more than once",
+    "H790": "a file begins with a record and is not read: its name is not that of a record file",
     # H80x to H83x: what the doctor says
     "H801": "a file is compressed, and its name does not say so",
     "H802": "the name of a file says compressed, and it is not",

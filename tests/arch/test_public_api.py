@@ -40,6 +40,7 @@ def is_submodule(name: str) -> bool:
 
 
 @pytest.mark.parametrize("statement", ["import rekord", "from rekord import *", "import rekord.testing"])
+@pytest.mark.slow
 def test_importing_rekord_loads_no_framework(statement: str) -> None:
     program = f"import sys; {statement}; print(*sorted(set({FRAMEWORKS}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -218,7 +218,7 @@ def late(worker):
 dataset = split.to_torch(10, style="iterable", **SAME)
 loader = DataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=True, worker_init_fn=late)
 next(iter(loader))
-dataset.load_state_dict({{**dataset.state_after(0), "epoch": 4, "consumed": 30}})
+dataset.load_state_dict({{**dataset.state_after(0), "epoch": 4, "consumed": 30, "checksum": None}})
 open(go, "w").close()
 print(json.dumps([ids(loader), ids(loader)]))
 """,
@@ -281,7 +281,7 @@ def test_every_form_of_column_comes_out_of_a_worker_whole(place: Path) -> None:
         place,
         """
 loader = split.to_torch(6, workers=1)
-batch = next(loader)
+batch = next(iter(loader))
 tokens = batch["tokens"]
 print(json.dumps([type(tokens).__name__, tokens.values.tolist(), tokens.offsets.tolist(), tokens.valid,
                   type(batch["name"]).__name__, batch["name"].tolist()]))
@@ -331,7 +331,7 @@ def test_a_split_that_was_opened_and_used_before_a_fork_works_in_the_child(place
         place,
         """
 import os
-running = split.to_torch(10, **SAME)
+running = iter(split.to_torch(10, **SAME))
 next(running)
 rows = split.to_torch(style="map")
 before = rows[5]["id"].item()

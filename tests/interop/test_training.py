@@ -188,7 +188,7 @@ def test_what_a_run_leaves_can_be_used_without_rekord(whole_run: Trained) -> Non
         ["checkpoint.tfrecord", "inputs.json", "metrics.json", "model.keras", "report.html"]
     )
     model = keras.saving.load_model(out / "model.keras")
-    val = next(rk.open(whole_run.dataset)["val"].batches(1000))
+    val = next(iter(rk.open(whole_run.dataset)["val"].batches(1000)))
     said = model.predict_on_batch({"numbers": val["point"]}).argmax(-1)
     assert float((said == val["label"]).mean()) == whole_run.score
     metrics = json.loads((out / "metrics.json").read_text())

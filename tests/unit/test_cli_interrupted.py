@@ -32,6 +32,7 @@ print(code, *left)
 
 @pytest.mark.parametrize("verb", ["check", "doctor"])
 @pytest.mark.parametrize("schema", [False, True])
+@pytest.mark.slow
 def test_an_interrupt_ends_with_130_and_no_thread_is_left(tmp_path: Path, verb: str, schema: bool) -> None:
     (tmp_path / "a.tfrecord").write_bytes(frames(example_bytes({"id": [i]}) for i in range(100)))
     rk.Schema({"id": rk.Int64()}).save(tmp_path / "s.json")

@@ -169,12 +169,14 @@ def test_a_bug_is_admitted_in_one_short_message(
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_missing_path_is_exit_code_3_in_a_real_process(tmp_path: Path) -> None:
     ended = rekord("check", tmp_path / "missing")
     assert (ended.returncode, ended.stdout) == (3, "")
     assert ended.stderr.startswith("DatasetError X501: no such file or folder\n  where     ")
 
 
+@pytest.mark.slow
 def test_an_unknown_verb_is_exit_code_2_in_a_real_process() -> None:
     ended = rekord("shwo", "x")
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -183,6 +185,7 @@ def test_an_unknown_verb_is_exit_code_2_in_a_real_process() -> None:
     )
 
 
+@pytest.mark.slow
 def test_piped_output_has_no_escape_codes_even_if_colour_is_forced(good_file: Path) -> None:
     bad = good_file.with_name("bad.tfrecord")
     bad.write_bytes(corrupt_payload(good_file.read_bytes(), 1))

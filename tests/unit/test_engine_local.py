@@ -142,6 +142,7 @@ def test_a_call_that_was_lost_with_its_worker_is_made_again(tmp_path: Path) -> N
     assert sorted(found) == [(i, i) for i in range(9)]
 
 
+@pytest.mark.slow
 def test_workers_that_keep_dying_are_given_up() -> None:
     def elsewhere(n: int) -> int:
         os.kill(os.getpid(), signal.SIGKILL)

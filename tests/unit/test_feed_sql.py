@@ -214,10 +214,11 @@ def test_views_say_where_their_records_lie(split: rk.Split) -> None:
     answer = view.sql('select label, "odd ""name""" from records')
     assert answer.to_pylist() == expected
     assert view.sql("select label from records")["label"].to_pylist() == [row["label"] for row in expected]
-    places = view.sql("select _shard, _record, label_name from records").to_pylist()
+    places = view.sql("select _record, _shard, _shard_record, label_name from records").to_pylist()
+    assert [place["_record"] for place in places] == [4, 1, 1, 3]
     for place, row in zip(places, expected, strict=True):
         path = next(path for path in split.paths if path.endswith(place["_shard"]))
-        assert rk.open(path, schema=SCHEMA)[place["_record"]]["label"] == row["label"]
+        assert rk.open(path, schema=SCHEMA)[place["_shard_record"]]["label"] == row["label"]
         assert place["label_name"] == ["cat", "dog"][row["label"]]
 
 

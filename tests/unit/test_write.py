@@ -83,6 +83,7 @@ def test_any_number_of_workers_gives_the_same_bytes(
 
 @pytest.mark.parametrize("part_bytes", [1, 333, 5000])
 @pytest.mark.parametrize("run_bytes", [1, 700])
+@pytest.mark.slow
 def test_any_size_of_parts_and_runs_gives_the_same_bytes(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int, run_bytes: int
 ) -> None:

@@ -80,8 +80,8 @@ def query(
 ) -> int:
     """Answer a question about records in SQL. Only the columns that it names are read.
 
-    All records are the table `records`, those of a split a table by its name. In the same way _split, _shard, _record
-    and label_name say more of each record, where the query names them.
+    All records are the table `records`, those of a split a table by its name. Where the query names them, _split and
+    _record number each record in its split, _shard and _shard_record in its file, and label_name is its class.
     """
     from rekord.feeds.sql_answer import Answer
     from rekord.verbs.query import splits_of

@@ -17,13 +17,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord import _core
+from rekord.dataset.compact_manifest import Listed
+from rekord.dataset.index import Stamp
 from rekord.dataset.inflated import Blocks, InflatedShard
-from rekord.dataset.manifest import MANIFEST
+from rekord.dataset.manifest import MANIFEST, wrong_size
 from rekord.dataset.order import Ids
 from rekord.dataset.remote_shards import KEPT_BYTES, Pieces, RemoteShard, fetch
 from rekord.dataset.shard_index import (
     ShardIndex,
-    Stamp,
     changed,
     front_only,
     rebuilt_index,
@@ -57,23 +58,27 @@ class Gathered:
 class Shards:
     """The shards of a split. Counts and indexes are looked up when they are needed; safe to share by threads.
 
-    Where `counts` come from a file, `told_by` is its name. Of shards elsewhere blocks of `block_records` are fetched
-    whole, where that is given. `stamps` are those of the files when the counts were found to fit them.
+    Those that a manifest lists are given as `listed`: what it says is read again where this was pickled. Others have
+    `paths`; where `counts` come from a file, `told_by` is its name. Of shards elsewhere blocks of `block_records` are
+    fetched whole, where that is given. `stamps` are those of the files when the counts were found to fit them; of the
+    listed shards one without a stamp is compared with the manifest when it is first used.
     """
 
     def __init__(
         self,
-        paths: Sequence[str],
-        counts: Sequence[int] | None = None,
+        paths: Sequence[str] | None = None,
+        counts: Sequence[int] | Ids | None = None,
         *,
+        listed: Listed | None = None,
         told_by: str = MANIFEST,
         block_records: int | None = None,
         stamps: Sequence[Stamp] = (),
     ) -> None:
-        self.paths = tuple(paths)
-        self.remote = any(is_remote(path) for path in self.paths)
+        self._listed = listed
+        self._paths = None if paths is None else tuple(paths)
+        self.remote = is_remote(listed.folder) if listed else any(map(is_remote, self._paths or ()))
         self._block_records = block_records
-        self._told = None if counts is None else tuple(counts)
+        self._told = None if counts is None else np.array(counts, np.int64)
         self._told_by = told_by
         self._counts = self._told
         self._starts: Ids | None = None
@@ -88,33 +93,53 @@ class Shards:
 
     def __getstate__(self) -> dict[str, Any]:
         return {
-            "paths": self.paths,
+            "listed": self._listed,
+            "paths": self._paths,
             "told": self._told,
             "told_by": self._told_by,
-            "counts": self._counts,
+            "counts": self._counts if self._listed is None else None,
             "block_records": self._block_records,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(  # type: ignore[misc]
-            state["paths"], state["told"], told_by=state["told_by"], block_records=state["block_records"]
+            state["paths"],
+            state["told"],
+            listed=state["listed"],
+            told_by=state["told_by"],
+            block_records=state["block_records"],
         )
         self._counts = state["counts"]
 
     @property
-    def counted(self) -> bool:
-        """Whether it is known how many records there are, without looking into any file."""
-        return self._counts is not None
+    def paths(self) -> Sequence[str]:
+        """Those of all shards, in order; of listed ones each is made when it is asked for."""
+        if self._paths is not None:
+            return self._paths
+        assert self._listed is not None
+        return self._listed.paths
 
     @property
-    def counts(self) -> tuple[int, ...]:
+    def counted(self) -> bool:
+        """Whether it is known how many records there are, without looking into any file."""
+        return self._listed is not None or self._counts is not None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a file says how many records there are."""
+        return self._listed is not None or self._told is not None
+
+    @property
+    def counts(self) -> Ids:
         """The number of records of each shard."""
+        if self._counts is None and self._listed is not None:
+            self._counts = self._listed.counts
         if self._counts is None:
             found = each(shard_index, self.paths, remote=self.remote, at_once=_INDEXED_AT_ONCE)
             with self._lock:
                 for shard, index in enumerate(found):
                     self._stamps.setdefault(shard, index.stamp)
-                self._counts = tuple(len(index.offsets) for index in found)
+                self._counts = np.array([len(index) for index in found], np.int64)
         return self._counts
 
     @property
@@ -136,14 +161,23 @@ class Shards:
         """The place of a record, as an error names it."""
         shards, records = self.locate(np.array([record], np.int64))
         path, number = self.paths[int(shards[0])], int(records[0])
-        offsets = shard_index(path).offsets
-        return Location(
-            path=path, record=number, offset=int(offsets[number]) if number < len(offsets) else None
-        )
+        index = shard_index(path)
+        known = number < len(index)
+        return Location(path=path, record=number, offset=int(index.begins(records)[0]) if known else None)
+
+    def index(self, shard: int) -> ShardIndex:
+        """The index of a shard that is still the one that was opened, with as many records as are known of it."""
+        self.check_unchanged(shard)
+        path = self.paths[shard]
+        expected = None if self._counts is None and self._listed is None else int(self.counts[shard])
+        index = shard_index(path, expected)
+        if expected is not None and len(index) != expected:
+            raise self._miscounted(shard, expected, len(index))
+        return index
 
     def check_any_order(self) -> None:
         """Raise where a file can only be read from its front, before anything is counted or shuffled."""
-        if self._in_any_order or self._told is not None:
+        if self._in_any_order or self.is_told:
             return  # what a manifest lists has an index; where that is lost, it is said when it is needed
         for path, compression in zip(
             self.paths, each(front_only, self.paths, remote=self.remote), strict=True
@@ -156,7 +190,9 @@ class Shards:
         """The same shards for an order of blocks of so many records: elsewhere each is fetched once, whole."""
         if not self.remote:
             return self
-        shards = Shards(self.paths, self._told, told_by=self._told_by, block_records=records)
+        shards = Shards(
+            self._paths, self._told, listed=self._listed, told_by=self._told_by, block_records=records
+        )
         shards._counts, shards._stamps = self._counts, self._stamps
         return shards
 
@@ -178,19 +214,32 @@ class Shards:
     def check_unchanged(self, shard: int) -> None:
         """Raise where a file is not any more what it was when something was read of it before."""
         path = self.paths[shard]
-        if is_remote(path) or LOCAL.stat(path).kind != "file":
-            return  # asking again is a request, and a pipe has no state
-        stamp = stamp_of(path)
-        with self._lock:
-            before = self._stamps.setdefault(shard, stamp)
+        if is_remote(path):
+            return  # asking again is a request
+        if LOCAL.stat(path).kind != "file":
+            if self._listed is not None:  # it would be waited for without end
+                raise wrong_size(path, int(self._listed.sizes_bytes[shard]), 0, is_file=False)
+            return  # a pipe has no state
+        self._check_stamp(shard, stamp_of(path))
+
+    def _check_stamp(self, shard: int, stamp: Stamp) -> None:
+        """Raise where a file is not what it was, or at its first use not what the manifest says."""
+        before = self._stamps.get(shard)
+        if before is None and self._listed is not None:
+            expected_bytes = int(self._listed.sizes_bytes[shard])
+            if stamp[0] != expected_bytes:
+                self._listed.check_current(shard)
+                raise wrong_size(self.paths[shard], expected_bytes, stamp[0])
+            self._listed.check_current(shard)
+        before = self._stamps.setdefault(shard, stamp)
         if before != stamp:
-            raise changed(path, before, stamp)
+            raise changed(self.paths[shard], before, stamp)
 
     def check_read(self, shard: int, records: int) -> None:
         """Raise where a file that was read to its end has changed meanwhile, or has another number of records."""
         self.check_unchanged(shard)
-        if self._told is not None and self._told[shard] != records:
-            raise self._miscounted(shard, self._told[shard], records)
+        if self.is_told and self.counts[shard] != records:
+            raise self._miscounted(shard, int(self.counts[shard]), records)
 
     def close(self) -> None:
         """Let go of all files; they are opened again when they are needed."""
@@ -218,13 +267,15 @@ class Shards:
 
     def _files(self, opened: Sequence[_Opened], which: Ids, records: Ids) -> tuple[list[Any], Ids, Ids]:
         """What the core gathers from: files, the file of each record, and its number there."""
-        files: list[Any] = [one.indexed() if isinstance(one, _Mapped) else None for one in opened]
-        places, numbers = which, records
-        if any(one is None for one in files):
-            places, numbers = which.copy(), records.copy()
+        files: list[Any] = [None] * len(opened)
+        places, numbers = which.copy(), records.copy()
         for i, one in enumerate(opened):
-            if isinstance(one, InflatedShard):
-                files[i], numbers[which == i] = one.cut(records[which == i])
+            if isinstance(one, RemoteShard):
+                continue
+            here = which == i if len(opened) > 1 else slice(None)
+            files[i], numbers[here] = (
+                one.cut(records[here]) if isinstance(one, InflatedShard) else one.indexed(records[here])
+            )
         remote = [(i, one) for i, one in enumerate(opened) if isinstance(one, RemoteShard)]
         asked = [(one, records[which == i]) for i, one in remote]
         fetched = fetch(asked, self._pieces, in_blocks=self._block_records is not None) if asked else []
@@ -252,11 +303,8 @@ class Shards:
         if found is not None and is_remote(path):
             self._open.move_to_end(shard)
             return found
-        stamp = stamp_of(path)
         # A file that changed must not be read where it was mapped, nor beside what was read of it before.
-        before = self._stamps.setdefault(shard, stamp)
-        if before != stamp:
-            raise changed(path, before, stamp)
+        self._check_stamp(shard, stamp_of(path))
         if found is None:
             found = self._open[shard] = self._new(shard)
             while len(self._open) > max(MOST_OPEN, at_once):
@@ -279,9 +327,7 @@ class Shards:
         stamps = each(lambda shard: stamp_of(self.paths[shard]), due, remote=True)
         found = [(shard, one.index.stamp) for shard, one in zip(new, opened, strict=True)]
         for shard, stamp in [*found, *zip(due, stamps, strict=True)]:
-            before = self._stamps.setdefault(shard, stamp)
-            if before != stamp:
-                raise changed(self.paths[shard], before, stamp)
+            self._check_stamp(shard, stamp)
             self._looked[shard] = now
         self._open.update(zip(new, opened, strict=True))
         while len(self._open) > max(MOST_OPEN, len(shards)):
@@ -289,10 +335,10 @@ class Shards:
 
     def _new(self, shard: int) -> _Opened:
         path = self.paths[shard]
-        expected = None if self._counts is None else self._counts[shard]
+        expected = None if not self.counted else int(self.counts[shard])
         index = shard_index(path, expected)
-        if expected is not None and len(index.offsets) != expected:
-            raise self._miscounted(shard, expected, len(index.offsets))
+        if expected is not None and len(index) != expected:
+            raise self._miscounted(shard, expected, len(index))
         if index.compression == "none":
             if not is_remote(path):
                 return _Mapped(path, index)
@@ -304,7 +350,7 @@ class Shards:
 
     def _miscounted(self, shard: int, expected: int, found: int) -> RekordError:
         path = self.paths[shard]
-        if self._told is None:
+        if not self.is_told:
             return changed(path, self._stamps[shard], None)
         by_manifest = self._told_by == MANIFEST
         return error(
@@ -335,10 +381,15 @@ class _Mapped:
         if now != index.stamp or len(self._bytes) != now[0]:
             raise changed(path, index.stamp, now)
 
-    def indexed(self) -> tuple[Any, Any, int]:
-        """What the core gathers from."""
-        offsets = self.index.offsets
-        return self._bytes, offsets, offsets.dtype.itemsize
+    def indexed(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
+        """What the core gathers from, and the numbers of the records there."""
+        offsets = self.index.whole
+        if offsets is not None:
+            return (self._bytes, offsets, offsets.dtype.itemsize), records
+        # Where all would be too many, those of these records: where each begins and ends.
+        pairs = np.empty(2 * len(records), np.uint64)
+        pairs[0::2], pairs[1::2] = self.index.extents(records, len(self._bytes))
+        return (self._bytes, pairs, 8), np.arange(0, len(pairs), 2, dtype=np.int64)
 
 
 _Opened: TypeAlias = "_Mapped | InflatedShard | RemoteShard"

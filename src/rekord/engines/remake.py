@@ -19,10 +19,11 @@ import pyarrow as pa
 from rekord import _core
 from rekord.codec.batch import encoded_batches
 from rekord.codec.plan import compile_plan
+from rekord.dataset.compact_manifest import listed_shard
 from rekord.dataset.finish import Batch
-from rekord.dataset.index import blocks_of, index_path, read_index_file
+from rekord.dataset.index import blocks_of, index_path
 from rekord.dataset.indexed import IndexedDecoder
-from rekord.dataset.manifest import FORMAT, Manifest, Origin, shard_name
+from rekord.dataset.manifest import FORMAT, Manifest, Origin, SplitPart, shard_name
 from rekord.dataset.order import Ids
 from rekord.dataset.shard_index import stamp_of
 from rekord.engines.conversion import Watch
@@ -126,12 +127,14 @@ class Remade:
     nothing_to_do: bool = False
 
 
-def kept_shard(records: Records, shard: int, sha256: str, index: Sequence[str]) -> NewShard:
+def kept_shard(records: Records, shard: int, part: SplitPart, index: Sequence[str]) -> NewShard:
     """A whole shard of existing ones: linked where its index has all that the new one is to have, else copied."""
     path, begin = records.shards.paths[shard], int(records.shards.starts[shard])
     end = int(records.shards.starts[shard + 1])
-    file = None if is_remote(path) else read_index_file(index_path(path))
-    if file is None or len(file.offsets) != end - begin or not set(index) <= set(file.table.column_names):
+    listed = None if is_remote(path) else listed_shard(path)
+    checksums = None if listed is None or listed.expected is None else listed.expected.checksums
+    found = records.frames.index(shard)
+    if checksums is None or found.origin != "written" or not found.has_columns(index if end > begin else ()):
         return Copied(Stretch(records, begin, end))
     return Linked(
         path,
@@ -139,9 +142,10 @@ def kept_shard(records: Records, shard: int, sha256: str, index: Sequence[str]) 
             records=end - begin,
             framed_bytes=records.frames.end(shard),
             file_bytes=stamp_of(path)[0],
-            sha256=sha256,
-            classes=file.told.classes,
-            blocks=blocks_of(file.offsets.astype(np.int64)),
+            digest=part.shards.digest[shard],
+            index=list(checksums),
+            classes=found.classes,
+            blocks=blocks_of(found.offsets.astype(np.int64)),
         ),
     )
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from rekord.dataset.dataset import Dataset
+from rekord.dataset.foreign_index import index_root
 from rekord.dataset.shard_index import compression_of
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -181,10 +182,14 @@ def _dali(dataset: Dataset, path: str) -> Iterable[str]:
         for name, feature in spec.items()
         for key, dtype in record_keys(name, feature).items()
     }
-    yield "# Index files first, beside the data:  rekord index PATH --format dali"
+    yield "# Index files first, into the folder index-dali:  rekord index PATH --format dali"
+    yield "from pathlib import Path"
+    yield ""
     yield "from nvidia.dali import fn, pipeline_def"
     yield "from nvidia.dali import tfrecord as tfrec"
     yield ""
+    root = index_root(path, [file for split in dataset.splits.values() for file in split.paths])
+    yield f"ROOT = {_text(root or '.')}"
     yield from _files(dataset)
     yield from _classes(schema)
     yield "FEATURES = {"
@@ -198,7 +203,7 @@ def _dali(dataset: Dataset, path: str) -> Iterable[str]:
     yield "    files = FILES[split]"
     yield "    columns = fn.readers.tfrecord("
     yield "        path=files,"
-    yield '        index_path=[f"{file}.idx" for file in files],'
+    yield '        index_path=[f"{ROOT}/index-dali/{Path(file).relative_to(ROOT)}.idx" for file in files],'
     yield "        features=FEATURES,"
     yield "        random_shuffle=True,"
     yield '        name="reader",'

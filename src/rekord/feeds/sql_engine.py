@@ -8,7 +8,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from threading import Lock, current_thread, main_thread
 from typing import Any
@@ -102,11 +102,15 @@ class Runner:
             return call()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="rekord-query")
-        running = self._thread.submit(call)
+        # Made before the thread knows of it: an interrupt may come while the call is being submitted.
+        running: Future[Any] = Future()
         try:
+            self._thread.submit(_complete, running, call)
             return running.result()
         except KeyboardInterrupt:
-            while not running.done():  # one that comes before the query begins is lost
+            while (
+                not running.cancel() and not running.done()
+            ):  # one that comes before the query begins is lost
                 self._connection.interrupt()
                 wait([running], timeout=0.05)
             raise
@@ -116,6 +120,16 @@ class Runner:
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.shutdown()
+
+
+def _complete(running: Future[Any], call: Callable[[], Any]) -> None:
+    """Make the call, unless it was cancelled, and give its result or exception to who waits for it."""
+    if not running.set_running_or_notify_cancel():
+        return
+    try:
+        running.set_result(call())
+    except BaseException as failure:
+        running.set_exception(failure)
 
 
 def check_statement(connection: Any, sql: object) -> str:

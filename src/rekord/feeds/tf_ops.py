@@ -107,7 +107,7 @@ def _steps(request: Request, by_file: bool) -> int | None:
     """How many batches this rank gets; None where that is not known without reading."""
     if not request.shards.counted:
         return None
-    counts, world = request.shards.counts, request.world
+    counts, world = request.shards.counts.tolist(), request.world
     ranks = [
         sum(counts[rank::world]) if by_file else len(range(rank, sum(counts), world)) for rank in range(world)
     ]

@@ -11,9 +11,10 @@ from rekord.dataset.names import shard_sets
 from rekord.dataset.read import PathLike
 from rekord.health.finding import Finding, Report
 from rekord.health.keyed import KeyedBatch
-from rekord.health.place import Place, look_at
+from rekord.health.place import Place, SplitNumbers, look_at
 from rekord.health.rule import Rule
 from rekord.health.rules import learn, rules_for, rules_without
+from rekord.health.rules.index_agreement import IndexAgreement
 from rekord.health.rules.listed import ClassCounts, Digests, manifest_findings
 from rekord.health.rules.listed_tfds import tfds_findings
 from rekord.health.rules.same_content import SameContent
@@ -69,6 +70,19 @@ def checked(
 
     Observers are shown the same records in the same pass.
     """
+    numbers = SplitNumbers(place)
+    with closing(_checked(place, report, schema, observers, numbers)) as findings:
+        for finding in findings:
+            yield numbers.fill(finding)
+
+
+def _checked(
+    place: Place,
+    report: Report,
+    schema: Schema | None,
+    observers: Sequence[Observer],
+    numbers: SplitNumbers,
+) -> Generator[Finding, None, None]:
     yield from place.findings
     shards = _shards_of_sets(place)
     with ExitStack() as stack:
@@ -95,6 +109,7 @@ def checked(
                         yield from rule.end_file(item.path)
                     for observer in observers:
                         observer.end_file(item)
+                    numbers.end_file(item.path, item.records)
                     if not item.damaged:
                         records[item.path] = item.records
                         payload_bytes[item.path] = item.payload_bytes
@@ -123,6 +138,7 @@ def _rules(place: Place, schema: Schema | None, stack: ExitStack) -> list[Rule]:
     rules.append(same)
     if place.listing is not None:
         rules.append(ClassCounts(place.listing))
+        rules.append(IndexAgreement(place.listing))
     if place.label_map is not None:
         rules.append(place.label_map)
     return rules

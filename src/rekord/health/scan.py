@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rekord import _core
 from rekord._core import PayloadKind
 from rekord.dataset.infer import SAMPLED_RECORDS, sampled_kind
+from rekord.dataset.names import compression_in_name
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
 from rekord.faults import is_wire_fault, wire_error
@@ -317,19 +318,19 @@ class _FileScan:
 
     def _about_the_file(self, records: int) -> Iterator[Finding]:
         path, compression = self._reader.path, self._reader.compression
-        named = path.lower().endswith((".gz", ".gzip", ".zz", ".zlib"))
+        named = compression_in_name(path)
         if records == 0 and not self._damaged:
             yield Finding.of("H703", "note", path=path)
-        elif named and compression == "none" and not self._damaged:
+        elif named is not None and compression == "none" and not self._damaged:
             yield Finding.of(
                 "H701",
-                "note",
+                "warning",
                 path=path,
-                expected="gzip or zlib, as the name says",
+                expected=f"{named}, as the name says",
                 found="no compression",
                 do="read it without compression, or give it another name",
             )
-        elif not named and compression != "none":
+        elif named is None and compression != "none":
             yield Finding.of(
                 "H702",
                 "note",

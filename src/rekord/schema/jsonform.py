@@ -6,6 +6,7 @@ import base64
 import binascii
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -85,13 +86,12 @@ def parsed(text: str | bytes) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        [(twice, times)] = Counter(name for name, _ in pairs).most_common(1)
         raise refuse(
             "S117",
             f"the JSON of a schema names {shown(twice)} twice",
             expected="each name once",
-            found=f"{names.count(twice)} members of that name",
+            found=f"{times} members of that name",
             do="remove all but one",
         )
     return members

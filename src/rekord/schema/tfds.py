@@ -89,8 +89,11 @@ def _split(split: Any) -> tuple[str, tuple[int, ...]]:
     if not isinstance(name, str) or not isinstance(lengths, list):
         raise _damaged("splits with a name and shardLengths", shown(split))
     try:
-        return name, tuple(int(length) for length in lengths)
-    except (TypeError, ValueError):
+        counts = tuple(int(length) for length in lengths)
+        if all(0 <= count < 1 << 63 for count in counts):
+            return name, counts
+        raise ValueError
+    except (TypeError, ValueError, OverflowError):
         raise _damaged("whole numbers in shardLengths", shown(lengths)) from None
 
 
@@ -109,6 +112,8 @@ def _read_json(place: str) -> dict[str, Any] | None:
 
 
 def _read(place: str) -> bytes | None:
+    if not os.path.isfile(place):  # a pipe would be waited for without end
+        return None
     try:
         with open(place, "rb") as file:
             content = file.read(_MOST_BYTES + 1)

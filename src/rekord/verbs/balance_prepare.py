@@ -345,7 +345,7 @@ def _kept_split(
     if split._ids is not None:
         shards = [Copied(stretch) for stretch in cut_records(records, cut)]
     elif part is not None:
-        shards = [kept_shard(records, i, sha256, old.index) for i, sha256 in enumerate(part.shards.sha256)]
+        shards = [kept_shard(records, i, part, old.index) for i in range(len(part.shards.records))]
     else:
         starts = split._shards.starts.tolist()
         shards = [Copied(Stretch(records, begin, end)) for begin, end in pairwise(starts)]

@@ -51,9 +51,10 @@ def query(
     """What DuckDB answers to a query over the records of a dataset, as a `pyarrow.Table`.
 
     `records` are all records, or those of one `split`; each split is a table by its own name too. A column has the
-    name that the schema gives it, in double quotes where it is no plain word: `"image/encoded"`. A query that names
-    `_split`, `_shard` or `_record` is told where each record lies, and `label_name` is the class that `label` is
-    the number of. Only columns that the query needs are decoded, and no record is read where the index knows them.
+    name that the schema gives it, in double quotes where it is no plain word: `"image/encoded"`. Where the
+    query names them, `_split` and `_record` number each record in its split, `_shard` and `_shard_record` in its
+    file, and `label_name` is the class that `label` is the number of. Only columns that the query needs are decoded,
+    and no record is read where the index knows them.
 
     With `stream` the answer is a `pyarrow.RecordBatchReader`, whose batches are made as they are asked for.
     """

@@ -294,8 +294,7 @@ def _told(root: str | None, dataset: Dataset) -> tuple[Manifest | None, str | No
     if root is None or not exists(ANYWHERE, manifest_path(root)):
         return None, None
     manifest = read_manifest(root)
-    ours = hashlib.sha256(manifest.to_json()).hexdigest()
-    if any(split._digest != ours for split in dataset.splits.values()):
+    if any(split._digest != manifest.digest for split in dataset.splits.values()):
         return None, None  # of other files that lie there, or of a dataset that was changed since
     return manifest, hashlib.sha256(read_bytes(ANYWHERE, manifest_path(root))).hexdigest()
 
