@@ -112,6 +112,7 @@ def test_a_second_run_to_the_same_place_is_refused_while_the_first_is_at_work(tm
     place.assert_next_run_ends_it(out)
 
 
+@pytest.mark.concurrency
 def test_a_rewrite_that_is_killed_goes_on_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
     rows = ({"x": i, "name": "n" * 4000, "label": i % 3} for i in range(12_000))
     rk.write(rows, tmp_path / "in", schema=SCHEMA, shards=4, progress=False)
