@@ -407,7 +407,7 @@ def test_a_state_of_something_else_is_refused(split, folder, tmp_path) -> None:
             lambda part=part, options=options: part.batches(4, **options).load_state_dict(state)
         )
         assert failure.code == "U650", name
-    renamed = {**state, "split": "val"}
+    renamed = {**state, "split": "val", "checksum": None}
     failure = refused(lambda: split.batches(4, shuffle=True).load_state_dict(renamed))
     assert (failure.code, failure.what) == ("U650", "the state is one of another split")
 
