@@ -95,9 +95,10 @@ class Shards:
         return {
             "listed": self._listed,
             "paths": self._paths,
-            "told": self._told,
+            "told": _listed_numbers(self._told),
             "told_by": self._told_by,
-            "counts": self._counts if self._listed is None else None,
+            # What the manifest says is read there, and what another file says is told already.
+            "counts": None if self.is_told else _listed_numbers(self._counts),
             "block_records": self._block_records,
         }
 
@@ -109,7 +110,8 @@ class Shards:
             told_by=state["told_by"],
             block_records=state["block_records"],
         )
-        self._counts = state["counts"]
+        if state["counts"] is not None:
+            self._counts = np.array(state["counts"], np.int64)
 
     @property
     def paths(self) -> Sequence[str]:
@@ -404,6 +406,11 @@ def only_from_the_front(path: str, compression: str) -> RekordError:
         found=f"a {compression} stream without places where reading can begin",
         do="rekord write OLD NEW, and open NEW; or read in file order",
     )
+
+
+def _listed_numbers(numbers: Ids | None) -> list[int] | None:
+    """Numbers as they are pickled: small ones take little room so."""
+    return None if numbers is None else numbers.tolist()
 
 
 def _walked(gathered: Gathered, records: int) -> tuple[bool, bool]:
