@@ -22,7 +22,7 @@ from rekord.engines.conversion import Outcome
 from rekord.engines.copied import Records
 from rekord.engines.job import Plan
 from rekord.engines.journal import exists, open_staging, read_bytes
-from rekord.engines.remake import Remade, Remake, remake
+from rekord.engines.remake import Remade, Remake, remake, unpacked_bytes
 from rekord.errors import FormatError, RekordError, error, located
 from rekord.layouts.tfds import tfds_files
 from rekord.location import Location
@@ -107,7 +107,6 @@ def opened(given: Any, schema: Schema | str | os.PathLike[str] | None = None) ->
 
 def records_of(split: Split) -> Records:
     """The records of a split in its own order."""
-    split._shards.check_any_order()
     if split._ids is None:
         return Records(split._shards, FileOrder(split._shards))
     return Records(split._shards, Selected(Order("sequential", len(split._ids)), split._ids))
@@ -211,8 +210,11 @@ def as_outcome(made: Remade) -> Outcome:
 
 def check_room(wanted: Remake) -> None:
     """Refuse what the disk cannot hold. An unfinished run has taken some of its space already."""
-    needed = wanted.framed_bytes
-    if needed is None or any(split.compression != "none" for split in wanted.splits.values()):
+    if wanted.framed_bytes is None:
+        return
+    compressed = any(split.compression != "none" for split in wanted.splits.values())
+    needed = unpacked_bytes(wanted) + (0 if compressed else wanted.framed_bytes)
+    if not needed:
         return
     place = os.path.abspath(wanted.out)
     staging = open_staging(place, wanted.plan.id, wanted.storage, spills=None)

@@ -15,7 +15,6 @@ from rekord.dataset.lazy_schema import LazySchema
 from rekord.dataset.manifest import Manifest
 from rekord.dataset.order import checked_seed
 from rekord.dataset.selection import Selection, all_numbers, digest_of, selected
-from rekord.dataset.shard_index import front_only
 from rekord.dataset.split import Split
 from rekord.engines.conversion import Conversion, Outcome
 from rekord.engines.job import CutRule
@@ -24,7 +23,7 @@ from rekord.engines.remake import Remake
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.storage.anywhere import ANYWHERE, each
+from rekord.storage.anywhere import ANYWHERE
 from rekord.transforms.chain import as_chain
 from rekord.verbs.prepare import (
     byte_count,
@@ -108,7 +107,6 @@ def prepare_rewrite(given: Sequence[Any], out: Any, asked: Asked, *, storage: An
     stays = same and not change.cast and not as_chain(asked.transforms).steps
     unproven = not declared and asked.schema is not None
     paths = [path for split in splits.values() for path in split.paths]
-    remote = any(split._shards.remote for split in splits.values())
     asked = replace(asked, compression=chosen_compression(asked.compression, paths, asked.format))
     wanted = {name: _wanted(split, asked.where) for name, split in splits.items()}
     if asked.where is not None and not any(ids is None or len(ids) for ids in wanted.values()):
@@ -119,7 +117,7 @@ def prepare_rewrite(given: Sequence[Any], out: Any, asked: Asked, *, storage: An
             found=f"none of {sum(map(len, splits.values())):,}",
             do='look at the values: rekord query IN "select … from records"',
         )
-    if stays and not unproven and not any(each(front_only, paths, remote=remote)):
+    if stays and not unproven:
         copy = copying(olds, splits, wanted, place, before, cut, asked, storage)
         return Rewrite(out=place, olds=olds, copy=copy)
     source = _source(olds, splits, wanted, change, asked, strict=stays or not declared)
