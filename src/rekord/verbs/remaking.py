@@ -13,6 +13,7 @@ from typing import Any
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.drawn import Drawn
+from rekord.dataset.infer import Kind
 from rekord.dataset.manifest import Manifest, manifest_path, read_manifest
 from rekord.dataset.order import Order
 from rekord.dataset.recipes import FileOrder, Selected
@@ -72,21 +73,24 @@ class Old:
         return {name: told[name] for name in ("key", "layout") if told.get(name) is not None}
 
 
-def opened(given: Any, schema: Schema | str | os.PathLike[str] | None = None) -> Old:
+def opened(
+    given: Any, schema: Schema | str | os.PathLike[str] | None = None, *, kind: Kind | None = None
+) -> Old:
     """A path, a dataset or a split, as what a new dataset is made of."""
     if isinstance(given, Split):
         dataset = Dataset([given], given._schema)
     elif isinstance(given, Dataset):
         dataset = given
     else:
-        dataset = open_dataset(given, schema=schema)
-    if schema is not None and isinstance(given, (Split, Dataset)):
+        dataset = open_dataset(given, schema=schema, kind=kind)
+    if (schema is not None or kind is not None) and isinstance(given, (Split, Dataset)):
+        name = "kind" if schema is None else "schema"
         raise error(
             "U605",
-            "`schema` cannot be given beside a dataset that is open",
-            expected="a path, or no schema",
+            f"`{name}` cannot be given beside a dataset that is open",
+            expected=f"a path, or no {name}",
             found="an open dataset",
-            do="rk.open(path, schema=…)",
+            do=f"rk.open(path, {name}=…)",
         )
     for split in dataset.splits.values():
         _check_plain(split)
@@ -164,7 +168,9 @@ class RemadeCompanions:
         self._tfds = tfds
 
     def __call__(self, manifest: Manifest) -> dict[str, bytes]:
-        files = {_SCHEMA_FILE: self._schema.to_pbtxt().encode(), **other_companions(self._old)}
+        files = other_companions(self._old)
+        if self._schema.kind != "bytes":
+            files = {_SCHEMA_FILE: self._schema.to_pbtxt().encode(), **files}
         if self._tfds:
             splits = {
                 name: (part.shards.records, part.payload_bytes) for name, part in manifest.splits.items()

@@ -87,7 +87,7 @@ def prepare_rewrite(given: Sequence[Any], out: Any, asked: Asked, *, storage: An
         shard_bytes=byte_count(asked.shard_size, name="shard_size"),
         shards=None if asked.shards is None else checked_whole("shards", asked.shards, least=1, most=99_999),
     )
-    olds = [opened(one) for one in given]
+    olds = [opened(one, kind=asked.kind) for one in given]
     check_apart(place, olds)
     splits = _joined(olds)
     declared = all(split._schema.declared for split in splits.values())
@@ -105,6 +105,15 @@ def prepare_rewrite(given: Sequence[Any], out: Any, asked: Asked, *, storage: An
     # Who says which columns to keep wants no others, not even those that the schema does not name.
     same = change.schema == before and asked.keep is None
     stays = same and not change.cast and not as_chain(asked.transforms).steps
+    if before.kind == "bytes" and not stays:
+        raise error(
+            "U698",
+            "payloads that are taken as they are have no columns to change",
+            location=Location(path=olds[0].name),
+            expected="other shards, another compression, another order, or `where`",
+            found="a change of columns",
+            do="rk.write(rows, out), with rows made of the payloads that rk.records(path) gives",
+        )
     unproven = not declared and asked.schema is not None
     paths = [path for split in splits.values() for path in split.paths]
     asked = replace(asked, compression=chosen_compression(asked.compression, paths, asked.format))
@@ -152,11 +161,9 @@ def found_schema(olds: Sequence[Old], splits: Mapping[str, Split], given: Schema
     if any(split._schema.declared for split in parts):
         return joined_schema(parts).get()
     with damage_told(olds):
-        known = parts[0].schema
-        found = infer(
-            [path for split in splits.values() for path in split.paths],
-            kind="sequence" if known.is_sequence else "example",
-        )
+        found = parts[0].schema
+        if found.kind != "bytes":  # of payloads that are copied as they are nothing more is to be known
+            found = infer([path for split in splits.values() for path in split.paths], kind=found.kind)
     return Schema.from_dict(found.to_dict(evidence=False))
 
 
