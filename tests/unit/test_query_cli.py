@@ -252,7 +252,7 @@ def test_who_has_seen_enough_of_a_long_answer_can_go(tmp_path: Path) -> None:
 
 # The interrupt comes while DuckDB computes, where it looks for none itself.
 INTERRUPTED = """
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 from rekord.cli.main import run
 from rekord.feeds.sql_engine import Runner
 
@@ -262,12 +262,17 @@ def begun(self, call):
     return real(self, call)
 Runner.run = begun
 code = run(sys.argv[1:])
-left = [thread.name for thread in threading.enumerate() if thread.name.startswith("rekord")]
-print(code, *left)
+def left():
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("rekord")]
+deadline = time.monotonic() + 60
+while left() and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(code, *left())
 """
 SLOW = "select count(*) from records a, records b, records c, records d where hash(a.n + b.n + c.n + d.n) = 1"
 
 
+@pytest.mark.concurrency
 def test_an_interrupt_ends_with_130_and_no_thread_is_left(tmp_path: Path) -> None:
     one = frames([example_bytes({"n": [1]})])
     (tmp_path / "x.tfrecord").write_bytes(one * 5000)

@@ -22,8 +22,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
-_EXIT_SECONDS = 30.0
-"""How long the end of the process waits for threads that are in the middle of their work."""
+_EXIT_SECONDS = 10.0
+"""How long the end of the process waits for threads that are in the middle of their work. One of them may hang in a
+read that never comes back."""
 
 
 class OrderedWork(Generic[Piece, Result]):
@@ -78,12 +79,14 @@ class OrderedWork(Generic[Piece, Result]):
             self._shared.stop()
 
     def close(self, timeout: float | None = None) -> None:
-        """Stop, and wait until the threads have ended; at most `timeout` seconds for each."""
+        """Stop, and wait until the threads have ended; at most `timeout` seconds for each, and never again."""
         self.stop()
         self._waiting.clear()
         if self._process == os.getpid():
             for thread in self._threads:
-                _join(thread, timeout)
+                if not thread.is_left:
+                    _join(thread, timeout)
+                    thread.is_left = timeout is not None and thread.is_alive()
 
     def __del__(self) -> None:
         self.stop()
@@ -159,6 +162,7 @@ class _Worker(threading.Thread):
     def __init__(self, shared: _Shared[Any, Any], name: str) -> None:
         super().__init__(name=name, daemon=True)
         self.shared = shared
+        self.is_left = False  # nobody waits for it any more
 
     def run(self) -> None:
         try:
@@ -180,7 +184,7 @@ def _end_threads_at_exit() -> None:
 
 def _end_threads() -> None:
     """A daemon thread that is in native code while the interpreter goes away would end the process with a signal."""
-    threads = [one for one in threading.enumerate() if isinstance(one, _Worker)]
+    threads = [one for one in threading.enumerate() if isinstance(one, _Worker) and not one.is_left]
     for thread in threads:
         thread.shared.stop()
     deadline = monotonic() + _EXIT_SECONDS

@@ -116,10 +116,9 @@ class Runner:
             raise
 
     def close(self) -> None:
-        """End the thread, which has nothing to do any more."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.shutdown()
+        """Let go of the thread, which has nothing to do any more and ends by itself."""
+        # Not waited for: the garbage collector closes an answer that was left behind.
+        self._thread = None
 
 
 def _complete(running: Future[Any], call: Callable[[], Any]) -> None:

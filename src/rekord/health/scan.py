@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rekord import _core
@@ -12,7 +12,7 @@ from rekord.dataset.names import compression_in_name
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
 from rekord.faults import is_wire_fault, wire_error
-from rekord.health.ahead import ahead
+from rekord.health.ahead import Ahead
 from rekord.health.dialect import Dialect, Speaker, dialect_of, mixed_steps
 from rekord.health.finding import Finding, Report, Severity
 from rekord.health.keyed import KeyedBatch
@@ -65,9 +65,9 @@ class FileEnd:
     damaged: bool
 
 
-def scan_files(paths: Sequence[str], report: Report) -> Generator[Finding | KeyedBatch | FileEnd, None, None]:
+def scan_files(paths: Sequence[str], report: Report) -> Ahead[Finding | KeyedBatch | FileEnd]:
     """Everything in these files, in their order, and the end of each; read by a thread of its own."""
-    return ahead(_scan_files(paths, report), _AHEAD)
+    return Ahead(_scan_files(paths, report), _AHEAD)
 
 
 def _scan_files(paths: Sequence[str], report: Report) -> Iterator[Finding | KeyedBatch | FileEnd]:
