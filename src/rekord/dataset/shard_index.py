@@ -66,7 +66,8 @@ class ShardIndex:
     """Where each frame begins in the stream of a shard, and the columns that are kept of it.
 
     Both come from an index file, chunk by chunk, or the offsets from an array. `flush_points` are where reading of a
-    compressed shard can begin besides its front; None where that is unknown. Safe to share by threads.
+    compressed shard can begin besides its front; None where that is unknown. `stream_bytes` is how long the stream
+    is, where all of it was read. Safe to share by threads.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class ShardIndex:
         flush_points: tuple[FlushPoint, ...] | None = None,
         origin: Origin = "found",
         stamp: Stamp = (0, 0, (0, 0)),
+        stream_bytes: int | None = None,
     ) -> None:
         assert (offsets is None) != (file is None)
         self.path = path
@@ -86,6 +88,7 @@ class ShardIndex:
         self.flush_points = flush_points
         self.origin = origin
         self.stamp = stamp
+        self.stream_bytes = stream_bytes
         self._offsets = offsets
         self._file = file
 
@@ -95,6 +98,11 @@ class ShardIndex:
             return len(self._offsets)
         assert self._file is not None
         return self._file.records
+
+    @property
+    def is_front_only(self) -> bool:
+        """Whether the file can only be read from its front."""
+        return self.compression != "none" and self.flush_points is None
 
     @property
     def held_bytes(self) -> int:
@@ -446,6 +454,7 @@ def _found_out(path: str, stamp: Stamp) -> ShardIndex:
         except RekordError as failure:
             failure.location = failure.location.within(path=path, record=reader.record, offset=reader.offset)
             raise _explained(failure) from None
+        stream_bytes = None if jumps else reader.offset
     now = stamp_of(path)
     if now != stamp:
         raise changed(path, stamp, now)
@@ -454,7 +463,14 @@ def _found_out(path: str, stamp: Stamp) -> ShardIndex:
     if compression != "none" and listed_shard(path) is not None:  # one of ours, whose index was lost
         points = find_flush_points(path, compression, offsets)
         points = points if points is not None and _leads_in(points, offsets, stamp[0]) else None
-    return ShardIndex(offsets, path=path, compression=compression, flush_points=points, stamp=stamp)
+    return ShardIndex(
+        offsets,
+        path=path,
+        compression=compression,
+        flush_points=points,
+        stamp=stamp,
+        stream_bytes=stream_bytes,
+    )
 
 
 def _jumped(path: str, record: int, offset: int, stamp: Stamp) -> Any:
