@@ -18,8 +18,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import tensorflow as tf
 
-pytestmark = pytest.mark.concurrency
-
 ROWS = 61
 ONCE, TWICE = Counter(range(ROWS)), Counter(dict.fromkeys(range(ROWS), 2))
 
@@ -80,23 +78,26 @@ def shared(split: Any, service: str, policy: str, *, shuffle: bool) -> Any:
     return dataset.apply(tf.data.experimental.service.distribute(processing_mode=mode, service=service))
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize(
-    ("name", "policy", "expected"),
+    ("name", "policy", "shuffle", "expected"),
     [
-        ("three", "OFF", TWICE),
-        ("three", "DYNAMIC", ONCE),
-        ("three", "FILE", ONCE),
-        ("three", "DATA", ONCE),
-        ("three", "FILE_OR_DATA", ONCE),
-        ("gzip", "DYNAMIC", ONCE),
-        ("gzip", "FILE", ONCE),
-        ("one", "DYNAMIC", ONCE),
-        ("one", "DATA", ONCE),
+        ("three", "OFF", True, TWICE),
+        ("three", "DYNAMIC", False, ONCE),
+        ("three", "DYNAMIC", True, ONCE),
+        ("three", "FILE", False, ONCE),
+        ("three", "FILE", True, ONCE),
+        ("three", "DATA", False, ONCE),
+        ("three", "DATA", True, ONCE),
+        ("three", "FILE_OR_DATA", True, ONCE),
+        ("gzip", "DYNAMIC", False, ONCE),
+        ("gzip", "DYNAMIC", True, ONCE),
+        ("gzip", "FILE", False, ONCE),
+        ("one", "DYNAMIC", True, ONCE),
+        ("one", "DATA", False, ONCE),
     ],
 )
 def test_workers_share_every_epoch_as_their_policy_says(
-    name: str, policy: str, expected: Counter[int], shuffle: bool, splits: dict[str, Any], service: str
+    name: str, policy: str, shuffle: bool, expected: Counter[int], splits: dict[str, Any], service: str
 ) -> None:
     dataset = shared(splits[name], service, policy, shuffle=shuffle)
     for _ in range(2 if policy == "DYNAMIC" else 1):
