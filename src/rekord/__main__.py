@@ -1,8 +1,9 @@
 """The `rekord` command, and `python -m rekord`: an interrupt ends it with one word from its first line on."""
 
+import os
 import sys
 
-_INTERRUPTED = 130
+_NO_ACCESS, _INTERRUPTED = 3, 130
 
 
 def run() -> int:
@@ -16,6 +17,11 @@ def run() -> int:
         if sys.stderr is not None:
             sys.stderr.write("interrupted\n")
         return _INTERRUPTED
+    except MemoryError:
+        # Too little to load the command, or for its own message.
+        if sys.stderr is not None:
+            os.write(2, b"DatasetError X508: memory ran out\n  do        ulimit -v unlimited\n")
+        os._exit(_NO_ACCESS)
 
 
 if __name__ == "__main__":

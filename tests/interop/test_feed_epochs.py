@@ -70,6 +70,7 @@ def test_every_iteration_is_the_next_epoch_however_the_last_one_was_left(
 
 
 @pytest.mark.parametrize("feed", ["torch", "torch workers", "jax"])
+@pytest.mark.concurrency
 def test_a_rank_that_looks_first_and_breaks_off_stays_in_step(split: rk.Split, feed: str) -> None:
     def rank(number: int) -> Any:
         given: dict[str, Any] = {"rank": number, "world": 2, "remainder": "keep", **OPTIONS}

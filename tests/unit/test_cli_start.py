@@ -111,7 +111,7 @@ def verb():
     import fragile
     print("not interrupted")
 
-rekord.cli.main.run = verb
+rekord.cli.main.run = lambda leave: verb()
 sys.exit(run())
 """
 

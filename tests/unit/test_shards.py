@@ -309,6 +309,7 @@ def test_only_so_many_shards_stay_open(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("compression", [None, "gzip"])
+@pytest.mark.concurrency
 def test_threads_share_a_split(tmp_path: Path, compression: str | None) -> None:
     split = rk.open(written(tmp_path / "data", rows(300, 10_000), compression, shards=3))["train"]
     failures: list[object] = []

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from rekord.cli.preview import SHOWN_VALUES, of_bytes
 from rekord.cli.query_rows import span, unique
+from rekord.cli.query_times import times_as_text
 from rekord.cli.render import Piece, clean, cut
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def shown(answer: Answer, rows: int, terminal: bool) -> tuple[list[list[Piece]],
     for batch in answer.batches():
         part = batch.slice(0, rows - taken)
         for column, cells in zip(part.columns, columns, strict=True):
-            cells += [_cell(value) for value in column.to_pylist()]
+            cells += [_cell(value) for value in times_as_text(column).to_pylist()]
         taken += part.num_rows
         if part.num_rows < batch.num_rows:
             more = True

@@ -17,14 +17,14 @@ def run() -> int:
         # Ignored, as a shell does for its background jobs, or handled by the program that calls this.
         from rekord.cli.main import run as run_main
 
-        return run_main()
+        return run_main(leave=os._exit)
     signal.signal(signal.SIGINT, _leave)
     from rekord.cli.main import run as run_main
 
     signal.signal(signal.SIGINT, _interrupt)
     code = None
     try:
-        code = run_main()
+        code = run_main(leave=os._exit)
         return code
     finally:
         # All is done, or reported: Python need not tidy up. An impatient second interrupt says nothing more.

@@ -66,6 +66,9 @@ _TAIL = struct.Struct("<i6s")
 _OWN_MAGIC = b"rkindex2"
 _MOST_CHUNK_BYTES = 1 << 30
 _MOST_REST_BYTES = 1 << 20
+_BLOCK_RECORDS = 1 << 10
+_FEW_PLACES = 32
+"""Where more records of a chunk are needed than these, all of it is read."""
 
 
 class IndexFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -224,6 +227,7 @@ class IndexFile:
         """Those that it keeps of the records, where what they should be is known."""
         self._content = content
         self._whole: bool | None = None
+        self._blocks: dict[int, _OffsetBlocks] = {}
 
     @property
     def records(self) -> int:
@@ -247,21 +251,59 @@ class IndexFile:
         key = self._key(number)
         found = _cache.get(key)
         if found is None:
-            try:
-                with _opened(self.path, self._content) as (file, _):
-                    data = self._verified(file, number)
-            except OSError as failure:
-                raise IndexMismatch(str(failure)) from failure
-            found = _record_batch(data, self.schema, self._rows(number))
-            _cache.put(key, found, len(data))
+            found, size_bytes = self._read_chunk(number)
+            _cache.put(key, found, size_bytes)
         return found
 
     def offsets(self, number: int) -> Offsets:
-        """The offsets of a chunk."""
-        return numbers_of(self.chunk(number).column(0))
+        """The offsets of a chunk, kept without its columns: random access needs those of many chunks."""
+        key = (*self._key(number), _OFFSET)
+        found: Offsets | None = _cache.get(key)
+        if found is None:
+            found = numbers_of(self._read_chunk(number)[0].column(0)).copy()
+            _cache.put(key, found, found.nbytes)
+        return found
 
-    def _rows(self, number: int) -> int:
-        return min(CHUNK_RECORDS, self.records - number * CHUNK_RECORDS)
+    def offsets_at(self, records: Any) -> Any:
+        """The offsets of some records, in any order.
+
+        These touch more chunks than can be kept. Of a chunk that was verified before, only the blocks are read again
+        that are needed, and compared with checksums that were made of them then.
+        """
+        out = np.empty(len(records), np.int64)
+        order = np.argsort(records)
+        ascending = records[order]
+        chunks, firsts = np.unique(ascending // CHUNK_RECORDS, return_index=True)
+        edges = [*firsts.tolist(), len(records)]
+        try:
+            with _opened(self.path, self._content) as (file, _):
+                for i, number in enumerate(chunks.tolist()):
+                    here = order[edges[i] : edges[i + 1]]
+                    places = ascending[edges[i] : edges[i + 1]] - number * CHUNK_RECORDS
+                    blocks = self._blocks.get(number)
+                    if blocks is None or len(places) > _FEW_PLACES or self._has_offsets(number):
+                        out[here] = self.offsets(number)[places]
+                    else:
+                        out[here] = blocks.read(file, places)
+        except OSError as failure:
+            raise IndexMismatch(str(failure)) from failure
+        return out
+
+    def _has_offsets(self, number: int) -> bool:
+        return _cache.has((*self._key(number), _OFFSET))
+
+    def _read_chunk(self, number: int) -> tuple[pa.RecordBatch, int]:
+        """A chunk, verified, and the bytes that it takes."""
+        try:
+            with _opened(self.path, self._content) as (file, _):
+                data = self._verified(file, number)
+        except OSError as failure:
+            raise IndexMismatch(str(failure)) from failure
+        rows = min(CHUNK_RECORDS, self.records - number * CHUNK_RECORDS)
+        batch = _record_batch(data, self.schema, rows)
+        if number not in self._blocks:
+            self._blocks[number] = _OffsetBlocks.of(data, self._chunks[number][0], batch.column(0))
+        return batch, len(data)
 
     def _key(self, number: int) -> tuple[Any, ...]:
         return self.path, self.stamp, self._checksums[0], self._checksums[number + 1], number
@@ -272,6 +314,44 @@ class IndexFile:
         if _core.crc32c(data) != self._checksums[number + 1]:
             raise IndexMismatch(f"another checksum of chunk {number:,}")
         return data
+
+
+@dataclass(frozen=True, slots=True)
+class _OffsetBlocks:
+    """Where the offsets of a chunk lie in the file, and a checksum for each 1,024 of them: a byte for 256 records."""
+
+    begin: int
+    size_bytes: int
+    kind: Any
+    checksums: Any
+
+    @classmethod
+    def of(cls, data: bytes, chunk_begin: int, column: Any) -> _OffsetBlocks:
+        """Of a chunk that was verified, and its column of offsets, which lies in it as it stands."""
+        import pyarrow as pa
+
+        values = numbers_of(column)
+        begin = column.buffers()[1].address - pa.py_buffer(data).address + column.offset * values.itemsize
+        step = _BLOCK_RECORDS * values.itemsize
+        whole = values.tobytes()
+        checksums = [_core.crc32c(whole[i : i + step]) for i in range(0, len(whole), step)]
+        return cls(chunk_begin + begin, values.nbytes, values.dtype, np.array(checksums, np.uint32))
+
+    def read(self, file: int | bytes, places: Any) -> list[int]:
+        """The offsets at some places of the chunk, from blocks that are as they were."""
+        width = int(self.kind.itemsize)
+        out = []
+        current, data = -1, b""
+        for place in places.tolist():  # these ascend
+            block, inside = divmod(place, _BLOCK_RECORDS)
+            if block != current:
+                begin = self.begin + block * _BLOCK_RECORDS * width
+                end = min(begin + _BLOCK_RECORDS * width, self.begin + self.size_bytes)
+                current, data = block, _read(file, begin, end)
+                if _core.crc32c(data) != self.checksums[block]:
+                    raise IndexMismatch(f"another checksum of block {block:,}")
+            out.append(int.from_bytes(data[inside * width : (inside + 1) * width], "little"))
+        return out
 
 
 class _Cache:

@@ -82,9 +82,8 @@ class InflatedShard:
     def cut(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
         """The frames of some records in one piece, as the core gathers from it, and where each is in that."""
         wanted, places = np.unique(records, return_inverse=True)
-        begins = self.index.begins(wanted).astype(np.uint64)
-        ends = self._ends(wanted)
-        blocks = np.searchsorted(self._begins, begins, side="right") - 1
+        begins, ends = self.index.extents(wanted, np.iinfo(np.int64).max)
+        blocks = np.searchsorted(self._begins, begins.astype(np.uint64), side="right") - 1
         pieces: list[bytes] = []
         starts = np.zeros(len(wanted), np.uint64)
         size_bytes = 0
@@ -93,19 +92,12 @@ class InflatedShard:
             if number != current:
                 current, block = number, self._block(number)
             base = self._points[number].offset
-            end = min(ends[i], base + len(block))
+            end = min(int(ends[i]), base + len(block))
             piece = block[int(begins[i]) - base : end - base]
             pieces.append(piece)
             starts[i] = size_bytes
             size_bytes += len(piece)
         return (b"".join(pieces), starts, 8), places.reshape(-1).astype(np.int64)
-
-    def _ends(self, records: Ids) -> list[int]:
-        """Where the records behind these begin; far away where there is none."""
-        last = len(self.index) - 1
-        following = self.index.begins(np.minimum(records + 1, last))
-        ends: list[int] = np.where(records < last, following, np.iinfo(np.int64).max).tolist()
-        return ends
 
     def _block(self, number: int) -> bytes:
         key = (self.path, self.index.stamp, number)

@@ -48,8 +48,9 @@ def split_of(path: str, root: str | None) -> str:
             return stem
     if root is not None and parent and os.path.normpath(folder) != os.path.normpath(root):
         return parent
-    stem = _EXTENSIONS.sub("", name)
-    return stem if stem.lower() in SPLIT_STEMS else "all"
+    # A file that was recognised by its content may end in anything.
+    stems = _EXTENSIONS.sub("", name), os.path.splitext(name)[0]
+    return next((stem for stem in stems if stem.lower() in SPLIT_STEMS), "all")
 
 
 def compression_in_name(path: str) -> str | None:

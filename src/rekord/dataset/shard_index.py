@@ -12,6 +12,7 @@ import os
 import stat as modes
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from threading import Lock
@@ -65,7 +66,8 @@ class ShardIndex:
     """Where each frame begins in the stream of a shard, and the columns that are kept of it.
 
     Both come from an index file, chunk by chunk, or the offsets from an array. `flush_points` are where reading of a
-    compressed shard can begin besides its front; None where that is unknown. Safe to share by threads.
+    compressed shard can begin besides its front; None where that is unknown. `stream_bytes` is how long the stream
+    is, where all of it was read. Safe to share by threads.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class ShardIndex:
         flush_points: tuple[FlushPoint, ...] | None = None,
         origin: Origin = "found",
         stamp: Stamp = (0, 0, (0, 0)),
+        stream_bytes: int | None = None,
     ) -> None:
         assert (offsets is None) != (file is None)
         self.path = path
@@ -85,6 +88,7 @@ class ShardIndex:
         self.flush_points = flush_points
         self.origin = origin
         self.stamp = stamp
+        self.stream_bytes = stream_bytes
         self._offsets = offsets
         self._file = file
 
@@ -94,6 +98,11 @@ class ShardIndex:
             return len(self._offsets)
         assert self._file is not None
         return self._file.records
+
+    @property
+    def is_front_only(self) -> bool:
+        """Whether the file can only be read from its front."""
+        return self.compression != "none" and self.flush_points is None
 
     @property
     def held_bytes(self) -> int:
@@ -131,12 +140,11 @@ class ShardIndex:
         """Where the frames of some records begin."""
         if self._offsets is not None:
             return self._offsets[records].astype(np.int64)
-        out = np.empty(len(records), np.int64)
-        chunks = records // CHUNK_RECORDS
-        for number in _different(chunks):
-            here = chunks == number
-            out[here] = self.chunk(number)[records[here] - number * CHUNK_RECORDS]
-        return out
+        if self._file is not None:
+            with suppress(IndexMismatch):
+                begins: Ids = self._file.offsets_at(records)
+                return begins
+        return self.offsets[records].astype(np.int64)
 
     def span(self, first: int, end: int) -> Offsets:
         """Where the frames of the records from `first` to before `end` begin."""
@@ -146,12 +154,18 @@ class ShardIndex:
             parts.append(self.chunk(number)[max(first - base, 0) : end - base])
         return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.zeros(0, np.uint32)])
 
-    def with_next(self, number: int) -> Offsets:
-        """A chunk, and where the frame after its last one begins, if there is one."""
-        chunk = self.chunk(number)
-        if (number + 1) * CHUNK_RECORDS >= len(self):
-            return chunk
-        return np.append(chunk, self.chunk(number + 1)[0])
+    def extents(self, records: Ids, size_bytes: int) -> tuple[Ids, Ids]:
+        """Where the frames of some records begin and end; the last one ends where the stream does."""
+        last = len(self) - 1
+        begins, following = np.split(self.begins(np.concatenate([records, np.minimum(records + 1, last)])), 2)
+        return begins, np.where(records < last, following, size_bytes)
+
+    @property
+    def whole(self) -> Offsets | None:
+        """All offsets, where they are in memory, or are so few that they may be."""
+        if self._offsets is None and len(self) <= CHUNK_RECORDS:
+            return self.chunk(0) if len(self) else np.zeros(0, np.uint32)
+        return self._offsets
 
     # Columns
 
@@ -198,11 +212,6 @@ def index_mismatch(path: str, expected: str, found: str) -> RekordError:
         found=found[:60],
         do="rekord check PATH, and write the dataset again where it finds something",
     )
-
-
-def _different(numbers: Ids) -> list[int]:
-    found: list[int] = np.unique(numbers).tolist()
-    return found
 
 
 _kept: OrderedDict[tuple[Any, ...], ShardIndex] = OrderedDict()
@@ -445,6 +454,7 @@ def _found_out(path: str, stamp: Stamp) -> ShardIndex:
         except RekordError as failure:
             failure.location = failure.location.within(path=path, record=reader.record, offset=reader.offset)
             raise _explained(failure) from None
+        stream_bytes = None if jumps else reader.offset
     now = stamp_of(path)
     if now != stamp:
         raise changed(path, stamp, now)
@@ -453,7 +463,14 @@ def _found_out(path: str, stamp: Stamp) -> ShardIndex:
     if compression != "none" and listed_shard(path) is not None:  # one of ours, whose index was lost
         points = find_flush_points(path, compression, offsets)
         points = points if points is not None and _leads_in(points, offsets, stamp[0]) else None
-    return ShardIndex(offsets, path=path, compression=compression, flush_points=points, stamp=stamp)
+    return ShardIndex(
+        offsets,
+        path=path,
+        compression=compression,
+        flush_points=points,
+        stamp=stamp,
+        stream_bytes=stream_bytes,
+    )
 
 
 def _jumped(path: str, record: int, offset: int, stamp: Stamp) -> Any:

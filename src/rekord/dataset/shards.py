@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
@@ -18,7 +19,7 @@ import numpy as np
 
 from rekord import _core
 from rekord.dataset.compact_manifest import Listed
-from rekord.dataset.index import CHUNK_RECORDS, Stamp
+from rekord.dataset.index import Stamp
 from rekord.dataset.inflated import Blocks, InflatedShard
 from rekord.dataset.manifest import MANIFEST, wrong_size
 from rekord.dataset.order import Ids
@@ -31,6 +32,7 @@ from rekord.dataset.shard_index import (
     shard_index,
     stamp_of,
 )
+from rekord.dataset.unpacked import Unpacked
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage.anywhere import each
@@ -89,15 +91,17 @@ class Shards:
         self._pieces = Pieces()
         self._process = os.getpid()
         self._in_any_order = False
+        self._unpacked: Unpacked | None = None
         self._lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             "listed": self._listed,
             "paths": self._paths,
-            "told": self._told,
+            "told": _listed_numbers(self._told),
             "told_by": self._told_by,
-            "counts": self._counts if self._listed is None else None,
+            # What the manifest says is read there, and what another file says is told already.
+            "counts": None if self.is_told else _listed_numbers(self._counts),
             "block_records": self._block_records,
         }
 
@@ -109,7 +113,8 @@ class Shards:
             told_by=state["told_by"],
             block_records=state["block_records"],
         )
-        self._counts = state["counts"]
+        if state["counts"] is not None:
+            self._counts = np.array(state["counts"], np.int64)
 
     @property
     def paths(self) -> Sequence[str]:
@@ -186,6 +191,16 @@ class Shards:
                 raise only_from_the_front(path, compression)
         self._in_any_order = True
 
+    @contextmanager
+    def unpacking(self, unpacked: Unpacked) -> Iterator[None]:
+        """Within this, files that can only be read from their front are read from inflated copies."""
+        self._unpacked = unpacked
+        try:
+            yield
+        finally:
+            self._unpacked = None
+            self.close()
+
     def in_blocks(self, records: int) -> Shards:
         """The same shards for an order of blocks of so many records: elsewhere each is fetched once, whole."""
         if not self.remote:
@@ -255,6 +270,7 @@ class Shards:
             self._process != os.getpid()
         ):  # the lock may have been held, for a request, when the process was forked
             self._process, self._lock = os.getpid(), Lock()
+        self._unpack(used)
         with self._lock:
             self._open_remote([int(shard) for shard in used if is_remote(self.paths[shard])])
             opened = {int(shard): self._opened(int(shard), len(used)) for shard in used}
@@ -265,6 +281,15 @@ class Shards:
             raise changed(one.path, one.index.stamp, None)
         return Gathered(*gathered), opened
 
+    def _unpack(self, shards: Ids) -> None:
+        """Inflate what can only be read from its front, without keeping others from what they read."""
+        if self._unpacked is None:
+            return
+        for path in [self.paths[shard] for shard in shards if int(shard) not in self._open]:
+            index = shard_index(path)
+            if index.is_front_only:
+                self._unpacked.copy_of(path, index)
+
     def _files(self, opened: Sequence[_Opened], which: Ids, records: Ids) -> tuple[list[Any], Ids, Ids]:
         """What the core gathers from: files, the file of each record, and its number there."""
         files: list[Any] = [None] * len(opened)
@@ -273,14 +298,9 @@ class Shards:
             if isinstance(one, RemoteShard):
                 continue
             here = which == i if len(opened) > 1 else slice(None)
-            if isinstance(one, InflatedShard):
-                files[i], numbers[here] = one.cut(records[here])
-                continue
-            parts, part, number = one.parts(records[here])
-            files[i] = parts[0]
-            numbers[here] = number
-            places[here] = np.where(part == 0, i, len(files) + part - 1)
-            files += parts[1:]
+            files[i], numbers[here] = (
+                one.cut(records[here]) if isinstance(one, InflatedShard) else one.indexed(records[here])
+            )
         remote = [(i, one) for i, one in enumerate(opened) if isinstance(one, RemoteShard)]
         asked = [(one, records[which == i]) for i, one in remote]
         fetched = fetch(asked, self._pieces, in_blocks=self._block_records is not None) if asked else []
@@ -349,8 +369,10 @@ class Shards:
                 return _Mapped(path, index)
             start = int(self.starts[shard])
             return RemoteShard(path, index, start=start, block_records=self._block_records)
-        if index.flush_points is None:
-            raise only_from_the_front(path, index.compression)
+        if index.is_front_only:
+            if self._unpacked is None:
+                raise only_from_the_front(path, index.compression)
+            return _Mapped(*self._unpacked.copy_of(path, index))
         return InflatedShard(path, index, self._blocks)
 
     def _miscounted(self, shard: int, expected: int, found: int) -> RekordError:
@@ -386,18 +408,15 @@ class _Mapped:
         if now != index.stamp or len(self._bytes) != now[0]:
             raise changed(path, index.stamp, now)
 
-    def parts(self, records: Ids) -> tuple[list[tuple[Any, Any, int]], Ids, Ids]:
-        """What the core gathers from: a part for each chunk of the index, that of each record, its number there."""
-        chunks = records // CHUNK_RECORDS
-        used, part = np.unique(chunks, return_inverse=True)
-        numbers = records - chunks * CHUNK_RECORDS
-        # A frame reaches to where the next one begins, which may be in the next chunk.
-        last = set(chunks[numbers == CHUNK_RECORDS - 1].tolist())
-        parts = []
-        for number in used.tolist():
-            offsets = self.index.with_next(number) if number in last else self.index.chunk(number)
-            parts.append((self._bytes, offsets, offsets.dtype.itemsize))
-        return parts, part.reshape(-1), numbers
+    def indexed(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
+        """What the core gathers from, and the numbers of the records there."""
+        offsets = self.index.whole
+        if offsets is not None:
+            return (self._bytes, offsets, offsets.dtype.itemsize), records
+        # Where all would be too many, those of these records: where each begins and ends.
+        pairs = np.empty(2 * len(records), np.uint64)
+        pairs[0::2], pairs[1::2] = self.index.extents(records, len(self._bytes))
+        return (self._bytes, pairs, 8), np.arange(0, len(pairs), 2, dtype=np.int64)
 
 
 _Opened: TypeAlias = "_Mapped | InflatedShard | RemoteShard"
@@ -410,8 +429,13 @@ def only_from_the_front(path: str, compression: str) -> RekordError:
         location=Location(path=path),
         expected="an uncompressed file, or one that rekord compressed, with its index",
         found=f"a {compression} stream without places where reading can begin",
-        do="rekord write OLD NEW, and open NEW; or read in file order",
+        do="rekord rewrite OLD NEW --compression none, and open NEW; or read in file order",
     )
+
+
+def _listed_numbers(numbers: Ids | None) -> list[int] | None:
+    """Numbers as they are pickled: small ones take little room so."""
+    return None if numbers is None else numbers.tolist()
 
 
 def _walked(gathered: Gathered, records: int) -> tuple[bool, bool]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from rekord.feeds.sql_engine import Runner, check_statement, connect, duckdb, explained, no_table
 from rekord.feeds.sql_plan import choose_records, planned
 from rekord.feeds.sql_simple import Simple, simple_query
-from rekord.feeds.sql_tables import Part, Table, quoted_text, record_kinds, table_columns
+from rekord.feeds.sql_tables import Part, Table, quoted, quoted_text, record_kinds, table_columns
 from rekord.schema import Label
 from rekord.storage.remote import is_remote
 
@@ -28,6 +28,8 @@ _ROWS, _LARGE_ROWS = 8192, 256
 """Of a batch of the answer; few where a row may hold a picture."""
 _SHORT_BYTES = 2 << 30
 """What is not read in a moment is read on another thread, so that Ctrl-C is heard."""
+_WITHOUT_ARROW_TYPE = ("bignum", "bit", "time with time zone", "uhugeint", "varint")
+_NESTED = ("array", "list", "map", "struct", "tuple", "union")
 _LISTS_TABLES = re.compile(r"_tables\b|_views\b|_columns\b|information_schema", re.IGNORECASE)
 _SHOWS_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 
@@ -46,7 +48,7 @@ class Answer:
         self.rows = 0  # that were given so far
         try:
             self._sql = check_statement(self._connection, sql)
-            self._relation = self._prepared(splits)
+            self._relation = _for_arrow(self._prepared(splits))
         except BaseException as failure:
             self.close()
             raise self._told(failure) from None
@@ -222,6 +224,25 @@ def _is_short(table: Table) -> bool:
         return not any(map(is_remote, paths)) and sum(map(os.path.getsize, paths)) <= _SHORT_BYTES
     except OSError:
         return False  # it is said when the file is read
+
+
+def _for_arrow(answer: Any) -> Any:
+    """An answer with text in place of what Arrow has no type for: DuckDB would hand over other values, or bytes."""
+    if not any(map(_has_no_arrow_type, answer.types)):
+        return answer
+    return answer.project(
+        ", ".join(
+            f"#{place}::varchar as {quoted(name)}" if _has_no_arrow_type(kind) else f"#{place}"
+            for place, (name, kind) in enumerate(zip(answer.columns, answer.types, strict=True), 1)
+        )
+    )
+
+
+def _has_no_arrow_type(kind: Any) -> bool:
+    return kind.id in _WITHOUT_ARROW_TYPE or (
+        kind.id in _NESTED
+        and any(_has_no_arrow_type(child) for _, child in kind.children if not isinstance(child, int))
+    )
 
 
 def _is_large(kind: Any) -> bool:

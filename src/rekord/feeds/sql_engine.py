@@ -15,11 +15,14 @@ from typing import Any
 
 from rekord.errors import RekordError, error
 from rekord.schema.refuse import near_miss
+from rekord.storage.limits import check_address_space, check_working_directory, out_of_memory, refused
 
 _EXAMPLE = 'rekord query PATH "select label, count(*) from records group by 1"'
 _SHOWN, _OF_DATA = 200, 60
 _AT = re.compile(r"^LINE \d+: ", re.MULTILINE)
 _PHYSICAL = re.compile(r"\brk(\d+)c(\d+)\b")
+_ADDRESS_SPACE_BYTES = 768 << 20
+"""What DuckDB reserves for its threads as it opens a database. With less it crashes."""
 
 _databases: dict[int, Any] = {}
 _lock = Lock()
@@ -30,7 +33,7 @@ def duckdb() -> Any:
     try:
         import duckdb as package
     except ImportError as failure:
-        raise error(
+        raise refused(failure) or error(
             "U602",
             "SQL needs DuckDB, which is not installed",
             expected="the package duckdb",
@@ -63,7 +66,10 @@ def _new_database() -> Any:
         "threads": 1,
         "temp_directory": spill,
     }
-    database = duckdb().connect(":memory:", config=settings)
+    package = duckdb()
+    check_working_directory()
+    check_address_space(_ADDRESS_SPACE_BYTES, "DuckDB")
+    database = package.connect(":memory:", config=settings)
     database.execute("set lock_configuration = true")
     return database
 
@@ -172,6 +178,8 @@ def explained(failure: Exception, names: dict[tuple[int, int], str]) -> RekordEr
     what, *more = [line.strip() for line in message.split("\n") if line.strip()] or [type(failure).__name__]
     what = re.sub(r"^[A-Z][\w ]* Error: ", "", what)
     hint = " ".join(more) or None
+    if isinstance(failure, package.OutOfMemoryException):
+        return out_of_memory(_cut(what, _SHOWN))
     if isinstance(failure, package.PermissionException):
         return error(
             "U681",

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from rekord.dataset.names import split_of as split_by_name
-from rekord.dataset.read import PathLike, record_files
+from rekord.dataset.read import PathLike, find_record_files, skipped_records
 from rekord.errors import RekordError
 from rekord.health.finding import Finding
 from rekord.health.rules.label_map import LabelMapRule, find_label_map, label_map_rule
 from rekord.health.rules.listed import Listing, read_listing
 from rekord.schema import Schema
 from rekord.schema.tfds import TfdsFolder, read_tfds_folder
+from rekord.storage.find import Found
 
 
 @dataclass(frozen=True)
@@ -106,13 +107,14 @@ class SplitNumbers:
 
 def look_at(path: PathLike | Sequence[PathLike]) -> Place:
     """What a file, a folder, a pattern or several of them stand for. Nothing but names and lists is read."""
-    paths = record_files(path)
+    found = find_record_files(path)
+    paths = found.paths
+    findings = list(_not_read(found))
     if not isinstance(path, (str, os.PathLike)):
-        return Place(paths, files_were_named=True)
+        return Place(paths, files_were_named=True, findings=findings)
     folder = os.fspath(path)
     if not os.path.isdir(folder):
-        return Place(paths, files_were_named=os.path.isfile(folder))
-    findings = []
+        return Place(paths, files_were_named=os.path.isfile(folder), findings=findings)
     listing = read_listing(folder)
     if isinstance(listing, Finding):
         findings.append(listing)
@@ -134,3 +136,21 @@ def look_at(path: PathLike | Sequence[PathLike]) -> Place:
         else:
             label_map = rule
     return Place(paths, folder, listing=listing, tfds=tfds, label_map=label_map, findings=findings)
+
+
+def _not_read(found: Found) -> Iterator[Finding]:
+    """That files begin with a record, and were skipped because their names do not say so."""
+    try:
+        records = skipped_records(found)
+    except RekordError:
+        return  # what cannot be reached is not what was asked about
+    if records:
+        more = f", and {len(records) - 1:,} more" if len(records) > 1 else ""
+        yield Finding.of(
+            "H790",
+            "note",
+            path=records[0],
+            expected="a name such as x.tfrecord, as other files here have",
+            found=os.path.basename(records[0])[:60] + more,
+            do="rename it if it belongs to the dataset, or name the file itself: rekord check FILE",
+        )
