@@ -212,18 +212,20 @@ class Shards:
         files, which, numbers = self._files(list(opened.values()), which.astype(np.int64), records)
         gathered: Any = _core.gather(pool, files, which, numbers)
         if isinstance(gathered, int):
-            one = opened[int(shards[gathered])]
-            raise changed(one.path, one.index.stamp, None)
+            shard = int(shards[gathered])
+            with self._lock:  # its mapping may have pages of zeros instead of the file's
+                self._open.pop(shard, None)
+            raise _not_copied(opened[shard], int(records[gathered]))
         return Gathered(*gathered), opened
 
     def _files(self, opened: Sequence[_Opened], which: Ids, records: Ids) -> tuple[list[Any], Ids, Ids]:
         """What the core gathers from: files, the file of each record, and its number there."""
-        files: list[Any] = [one.indexed() if isinstance(one, _Mapped) else None for one in opened]
+        files: list[Any] = [one.indexed() if isinstance(one, _PlainShard) else None for one in opened]
         places, numbers = which, records
         if any(one is None for one in files):
             places, numbers = which.copy(), records.copy()
         for i, one in enumerate(opened):
-            if isinstance(one, InflatedShard):
+            if files[i] is None and not isinstance(one, RemoteShard):
                 files[i], numbers[which == i] = one.cut(records[which == i])
         remote = [(i, one) for i, one in enumerate(opened) if isinstance(one, RemoteShard)]
         asked = [(one, records[which == i]) for i, one in remote]
@@ -295,7 +297,7 @@ class Shards:
             raise self._miscounted(shard, expected, len(index.offsets))
         if index.compression == "none":
             if not is_remote(path):
-                return _Mapped(path, index)
+                return _PlainShard(path, index)
             start = int(self.starts[shard])
             return RemoteShard(path, index, start=start, block_records=self._block_records)
         if index.flush_points is None:
@@ -316,32 +318,91 @@ class Shards:
         )
 
 
-class _Mapped:
-    """One plain shard, mapped, with its index."""
+class _PlainShard:
+    """One plain shard with its index: mapped, or read where mapped files cannot be read safely."""
 
     def __init__(self, path: str, index: ShardIndex) -> None:
-        import pyarrow as pa
-
         self.path = path
         self.index = index
-        self._bytes: Any = b""
+        self._mapping: _core.Mapping | None = None
         try:
-            # By its bytes: a name need not be UTF-8. What is mapped stays when the file is closed.
-            with pa.memory_map(os.fsencode(path)) as file:
-                self._bytes = file.read_buffer()
+            descriptor = os.open(path, os.O_RDONLY)
         except OSError as failure:
             raise read_error(path, failure) from failure
+        try:
+            if _core.install_sigbus_guard():
+                self._mapping = _core.Mapping(descriptor, index.stamp[0])  # stays when the file is closed
+        except OSError:
+            pass  # no addresses are left, or the file system cannot map
+        finally:
+            os.close(descriptor)
         now = stamp_of(path)
-        if now != index.stamp or len(self._bytes) != now[0]:
+        if now != index.stamp:
             raise changed(path, index.stamp, now)
 
-    def indexed(self) -> tuple[Any, Any, int]:
-        """What the core gathers from."""
+    def indexed(self) -> tuple[Any, Any, int] | None:
+        """What the core gathers from; None where frames have to be read first."""
+        # Another handler may have taken the guard's place since, in a way that leaves no room for it.
+        if self._mapping is None or not _core.install_sigbus_guard():
+            return None
         offsets = self.index.offsets
-        return self._bytes, offsets, offsets.dtype.itemsize
+        return self._mapping, offsets, offsets.dtype.itemsize
+
+    def cut(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
+        """The frames of some records in one piece, as the core gathers from it, and where each is in that."""
+        wanted, places = np.unique(records, return_inverse=True)
+        frames = self.read(wanted.tolist())
+        if len(frames) < len(wanted):
+            raise _not_copied(self, int(wanted[len(frames)]))
+        ends = np.cumsum([len(frame) for frame in frames], dtype=np.uint64)
+        starts = np.concatenate([np.zeros(1, np.uint64), ends])[: len(frames)]
+        return (b"".join(frames), starts, 8), places.reshape(-1).astype(np.int64)
+
+    def read(self, records: Sequence[int]) -> list[bytes]:
+        """The frames of some records, read from the file; those before the first that the file has not."""
+        offsets, file_bytes = self.index.offsets, self.index.stamp[0]
+        frames: list[bytes] = []
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+            try:
+                for record in records:
+                    begin = int(offsets[record])
+                    end = int(offsets[record + 1]) if record + 1 < len(offsets) else file_bytes
+                    if not begin <= end <= file_bytes:
+                        break
+                    frame = os.pread(descriptor, end - begin, begin)
+                    while 0 < len(frame) < end - begin:  # no more than 2 GiB come at once
+                        more = os.pread(descriptor, end - begin - len(frame), begin + len(frame))
+                        frame = frame + more if more else b""
+                    if len(frame) < end - begin:
+                        break
+                    frames.append(frame)
+            finally:
+                os.close(descriptor)
+        except OSError as failure:
+            raise read_error(self.path, failure) from failure
+        return frames
 
 
-_Opened: TypeAlias = "_Mapped | InflatedShard | RemoteShard"
+_Opened: TypeAlias = "_PlainShard | InflatedShard | RemoteShard"
+
+
+def _not_copied(one: _Opened, record: int) -> RekordError:
+    """The error for a record that is not where the index says, or that could not be read from there."""
+    before, offsets = one.index.stamp, one.index.offsets
+    failure = changed(one.path, before, None)
+    if isinstance(one, _PlainShard):
+        try:
+            now = stamp_of(one.path)
+            if now != before:
+                failure = changed(one.path, before, now)
+            elif record < len(offsets):
+                one.read([record])  # a disk that fails says so to whoever reads
+        except RekordError as other:
+            failure = other
+    offset = int(offsets[record]) if record < len(offsets) else None
+    failure.location = failure.location.within(record=record, offset=offset)
+    return failure
 
 
 def only_from_the_front(path: str, compression: str) -> RekordError:
