@@ -9,17 +9,20 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <stdexcept>
 
 #include "bind/arrays.h"
 #include "bind/buffer.h"
 #include "bind/extents.h"
+#include "bind/mapping.h"
 #include "bind/strings.h"
 #include "decode.h"
 #include "frame.h"
 #include "gather.h"
 #include "payload.h"
 #include "sequence.h"
+#include "sigbus_guard.h"
 
 namespace nb = nanobind;
 
@@ -72,10 +75,13 @@ using Numbers = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device
 class IndexedFile {
  public:
   IndexedFile(nb::handle bytes, nb::handle offsets, size_t offset_bytes)
-      : bytes_(bytes), offsets_(offsets), offset_bytes_(offset_bytes) {
+      : owner_(nb::borrow(bytes)), offsets_(offsets), offset_bytes_(offset_bytes) {
     if (offset_bytes != 4 && offset_bytes != 8) throw nb::value_error("offsets of another size");
+    bytes_ = is_mapped() ? nb::cast<const Mapping&>(bytes).bytes() : buffer_.emplace(bytes).bytes();
   }
 
+  bool is_mapped() const { return nb::isinstance<Mapping>(owner_); }
+  Bytes bytes() const noexcept { return bytes_; }
   size_t records() const noexcept { return offsets_.bytes().size() / offset_bytes_; }
   const std::byte* offset_at(size_t record) const noexcept {
     return offsets_.bytes().data() + record * offset_bytes_;
@@ -84,9 +90,9 @@ class IndexedFile {
   bool frame(size_t record, Bytes& out) const noexcept {
     if (record >= records()) return false;
     const uint64_t begin = load(record);
-    const uint64_t end = record + 1 < records() ? load(record + 1) : bytes_.bytes().size();
-    if (begin > end || end > bytes_.bytes().size()) return false;
-    out = bytes_.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    const uint64_t end = record + 1 < records() ? load(record + 1) : bytes_.size();
+    if (begin > end || end > bytes_.size()) return false;
+    out = bytes_.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
     return true;
   }
 
@@ -95,19 +101,25 @@ class IndexedFile {
     return offset_bytes_ == 4 ? load_le<uint32_t>(offset_at(record)) : load_le<uint64_t>(offset_at(record));
   }
 
-  Buffer bytes_;
+  nb::object owner_;  // of the bytes
+  std::optional<Buffer> buffer_;
+  Bytes bytes_;
   Buffer offsets_;
   size_t offset_bytes_;
 };
 
-// (a slab with the frames of records one behind another, their bytes), or the first that has no place.
+// (a slab with the frames of records one behind another, their bytes), or the first that cannot be copied.
 nb::object gather_frames(Pool& pool, const nb::list& files, const Numbers& which, const Numbers& records) {
   constexpr size_t kAhead = 16;
   const size_t count = which.shape(0);
   if (records.shape(0) != count) throw nb::value_error("arrays of different lengths");
   std::deque<IndexedFile> opened;  // in a deque: they cannot be moved
-  for (nb::handle file : files)
+  std::vector<Bytes> mappings;
+  for (nb::handle file : files) {
     opened.emplace_back(file[0], file[1], nb::cast<size_t>(file[2]));
+    if (opened.back().is_mapped()) mappings.push_back(opened.back().bytes());
+  }
+  if (!mappings.empty() && !install_sigbus_guard()) throw std::runtime_error("mapped files cannot be read safely");
   Slab slab;
   size_t total = 0, missing = count;
   {
@@ -129,7 +141,7 @@ nb::object gather_frames(Pool& pool, const nb::list& files, const Numbers& which
     }
     if (missing == count) {
       slab.block = pool.acquire(total + kPadding);
-      gather(pieces, slab.block->data());
+      missing = gather(pieces, mappings, slab.block->data());
     }
   }
   if (missing < count) return nb::int_(missing);
@@ -488,8 +500,13 @@ void bind_columns(nb::module_& module) {
   module.def("gather", &gather_frames, nb::arg("pool"), nb::arg("files"), nb::arg("which"),
              nb::arg("records"),
              "The frames of records one behind another: records[i] of files[which[i]].\n\n"
-             "A file is (its bytes, where its frames begin, the size of such a number). Gives (slab,\n"
-             "bytes), or the number of the first record that is not there.");
+             "A file is (its bytes or a Mapping, where its frames begin, the size of such a number).\n"
+             "Gives (slab, bytes), or the position of the first record that cannot be copied.");
+  module.def("install_sigbus_guard", &install_sigbus_guard,
+             "Whether mapped files can be read: a fault in one of them does not end the process.");
+  nb::class_<Mapping>(module, "Mapping", "A file that is mapped; only `gather` reads it.")
+      .def(nb::init<int, size_t>(), nb::arg("descriptor"), nb::arg("size_bytes"))
+      .def("__len__", [](const Mapping& self) { return self.bytes().size(); });
 
   nb::class_<SlotSpec>(module, "Slot", "One record key of a plan.")
       .def(nb::new_(&slot_spec), nb::arg("key"), nb::arg("kind"), nb::arg("count"),
