@@ -152,7 +152,7 @@ def test_a_foreign_compressed_file_has_a_length_and_is_read_in_file_order_only(
         failure = raised(call)
         assert isinstance(failure, rk.UsageError)
         assert (failure.code, failure.location.path) == ("U651", str(path))
-        assert "rekord write OLD NEW" in str(failure.do)
+        assert "rekord rewrite OLD NEW" in str(failure.do)
 
 
 def test_what_cannot_be_shuffled_is_said_before_it_is_counted(tmp_path: Path) -> None:

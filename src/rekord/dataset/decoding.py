@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -97,7 +98,7 @@ class _Files:
                 self._shards.check_read(self._next - 1, records)
 
     def close(self) -> None:
-        self._next = len(self._shards.paths)
+        self._next = sys.maxsize  # how many there are may be what cannot be told any more
         if self._reader is not None:
             self._reader.close()
             self._reader = None
