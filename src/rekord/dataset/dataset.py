@@ -103,7 +103,7 @@ def _shards(manifest: CompactManifest, name: str, *, allow_missing: bool) -> Sha
     of them are compared when they are first used, so that opening them takes no time either.
     """
     folder, split = manifest.folder, manifest.splits[name]
-    listed = ListedSplit(folder, manifest.digest, name)
+    listed = ListedSplit.of(manifest, name)
     if len(split.records) > CHECKED_AT_ONCE and not allow_missing:
         return Shards(listed=listed)
     check = partial(_present, split, folder, allow_missing=allow_missing)

@@ -23,7 +23,7 @@ import numpy as np
 from rekord import _core
 from rekord.dataset.compact_manifest import listed_shard
 from rekord.dataset.flush_points import find_flush_points
-from rekord.dataset.foreign_index import ascends, beside, fits, frame_bytes
+from rekord.dataset.foreign_index import beside, fits, frame_bytes
 from rekord.dataset.index import (
     CHUNK_CACHE_BYTES,
     CHUNK_RECORDS,
@@ -125,7 +125,7 @@ class ShardIndex:
         if self._offsets is None:
             assert self._file is not None
             try:
-                return self._believed(self._file.offsets(number))
+                return self._file.offsets(number)
             except IndexMismatch:
                 found = _found_out(self.path, self.stamp)
                 if len(found) != self._file.records:
@@ -195,22 +195,15 @@ class ShardIndex:
         """The records of each class of each Label, where the index says so."""
         return self._file.facts.classes if self._file is not None and self._file.columns else {}
 
-    def _believed(self, offsets: Offsets) -> Offsets:
-        """The offsets of a chunk, where they can be those of this file."""
-        room = self.stamp[0] if self.compression == "none" else self.stamp[0] * _MOST_INFLATION
-        if not ascends(offsets) or int(offsets[-1]) + _core.FRAMING_BYTES > room:
-            raise IndexMismatch("offsets of another file")
-        return offsets
 
-
-def index_mismatch(path: str, expected: str, found: str) -> RekordError:
+def index_mismatch(path: str, expected: str, found: str, do: str | None = None) -> RekordError:
     """The error for an index that cannot be used, where nothing can take its place."""
     return error(
         "X547",
         location=Location(path=path),
         expected=expected,
         found=found[:60],
-        do="rekord check PATH, and write the dataset again where it finds something",
+        do=do or f"rekord index {os.path.dirname(path) or '.'}      (makes it again from the records)",
     )
 
 
@@ -366,7 +359,7 @@ def _fitting(path: str, stamp: Stamp, file: IndexFile, origin: Origin, compressi
             whole = _ends_the_file(path, int(first[0]), int(last[-1]), stamp[0])
         else:
             whole = int(first[0]) == 0 and (points is None or _leads_in(points, found.offsets, stamp[0]))
-        return found if whole and found._believed(first) is first else None
+        return found if whole else None
     except IndexMismatch:
         return None
 
