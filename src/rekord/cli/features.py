@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
 from typing import Any
 
 from rekord.cli import preview
@@ -23,6 +24,8 @@ _TITLES = {
 }
 _WIDEST_NAME = 40
 _SHOWN_STEPS = 4
+_SHOWN_FEATURES = 1000
+"""More lines than this nobody reads, and those of a million features take most of a minute."""
 
 
 def lines_of(message: Message) -> list[list[Piece]]:
@@ -74,23 +77,37 @@ def _sorted(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return sorted(named.items(), key=lambda item: item[0])
 
 
+def _first(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What is shown of many features: the first by name."""
+    names = sorted(named) if len(named) <= _SHOWN_FEATURES else nsmallest(_SHOWN_FEATURES, named)
+    return [(name, named[name]) for name in names]
+
+
+def _more(named: Mapping[str, Any], indent: int) -> list[list[Piece]]:
+    """The line about features that are not shown."""
+    hidden = len(named) - _SHOWN_FEATURES
+    if hidden <= 0:
+        return []
+    return [[" " * indent, (f"… and {hidden:,} more feature{'s' * (hidden > 1)} (--json shows all)", "dim")]]
+
+
 def _table(features: Features, *, indent: int) -> list[list[Piece]]:
     rows = [
         (name, kind_of(value) or "unset", str(_length(value)) if value is not None else "", _preview(value))
-        for name, value in _sorted(features)
+        for name, value in _first(features)
     ]
-    return _aligned(rows, indent)
+    return _aligned(rows, indent) + _more(features, indent)
 
 
 def _steps_table(steps: Mapping[str, Sequence[Value]]) -> list[list[Piece]]:
     rows = []
-    for name, values in _sorted(steps):
+    for name, values in _first(steps):
         shown = " | ".join(_preview(value) or "–" for value in values[:_SHOWN_STEPS])
         more = " | …" if len(values) > _SHOWN_STEPS else ""
         rows.append(
             (name, _steps_kind(values) or "unset", count(len(values), "step"), cut(shown, 100) + more)
         )
-    return _aligned(rows, 4)
+    return _aligned(rows, 4) + _more(steps, 4)
 
 
 def _aligned(rows: Iterable[tuple[str, str, str, str]], indent: int) -> list[list[Piece]]:

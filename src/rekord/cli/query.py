@@ -110,11 +110,14 @@ def query(
 
 
 def _say_table(answer: Answer, rows: int) -> None:
-    from rekord.cli.query_table import shown
+    from rekord.cli.query_table import SHOWN_COLUMNS, shown
 
     lines, more = shown(answer, rows, out.is_terminal(sys.stdout))
     for line in lines:
         out.say(*line)
+    columns = len(answer.schema)
+    if columns > SHOWN_COLUMNS:
+        out.tell(f"the first {SHOWN_COLUMNS} of {columns:,} columns: -o FILE.csv has all of them")
     if more:
         out.tell(f"the first {count(rows, 'row')}: --rows shows more, -o FILE.csv has all of them")
 

@@ -16,23 +16,24 @@ if TYPE_CHECKING:
     from rekord.feeds.sql_answer import Answer
 
 _WIDTH, _MOST, _LEAST = 80, 60, 8
+SHOWN_COLUMNS = 100
 _BETWEEN = "  "
 
 
 def shown(answer: Answer, rows: int, terminal: bool) -> tuple[list[list[Piece]], bool]:
-    """The lines of a table of some rows, and whether there are more of them."""
-    names = [cut(clean(name), _MOST) for name in unique(answer.schema.names)]
+    """The lines of a table of some rows and its first columns, and whether there are more rows."""
+    names = [cut(clean(name), _MOST) for name in unique(answer.schema.names)[:SHOWN_COLUMNS]]
     columns: list[list[str]] = [[] for _ in names]
     taken, more = 0, False
     for batch in answer.batches():
         part = batch.slice(0, rows - taken)
-        for column, cells in zip(part.columns, columns, strict=True):
+        for column, cells in zip(part.columns[: len(names)], columns, strict=True):
             cells += [_cell(value) for value in times_as_text(column).to_pylist()]
         taken += part.num_rows
         if part.num_rows < batch.num_rows:
             more = True
             break
-    right = [_is_number(one.type) for one in answer.schema]
+    right = [_is_number(kind) for kind in answer.schema.types[: len(names)]]
     widths = [max(map(len, [name, *cells])) for name, cells in zip(names, columns, strict=True)]
     width = max(shutil.get_terminal_size().columns, _WIDTH) if terminal else 0
     _narrow(widths, width)

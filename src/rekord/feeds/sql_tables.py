@@ -125,9 +125,10 @@ class Table:
 
     def view(self) -> str:
         """The statement that gives the table its name and its columns theirs; what is not needed is null."""
+        needed = set(self.needed)
         shown = [
             f"{self.column(place)} as {quoted(column.name)}"
-            if place in self.needed
+            if place in needed
             else f"cast(null as {_type_name(column.kind)}) as {quoted(column.name)}"
             for place, column in enumerate(self.columns)
         ] or [f"rk{self.number}n"]
@@ -232,7 +233,8 @@ class Table:
 
     def _rows(self, part: Part, names: Sequence[str]) -> int:
         """How many records make a batch: many numbers, or few pictures."""
-        kinds = [column.kind for column in self.columns if column.record in names and not column.extra]
+        read = set(names)
+        kinds = [column.kind for column in self.columns if column.record in read and not column.extra]
         if all(_width(kind) for kind in kinds):
             width = sum(_width(kind) for kind in kinds)
         else:

@@ -151,18 +151,23 @@ class Speaker:
         taken: Any = self._batch.take()
         context, lists = (taken, []) if self.dialect.steps is None else taken
         places, self._places, self.payload_bytes = self._places, [], 0
+        # Keys that no row has are left out: where each record brings keys of its own, a dialect has those of all
+        # records before, and to look at them for every record would take time that grows with the square.
+        context_columns = {
+            key: KeyColumn(kind, *column)
+            for (key, kind), column in zip(self._context, context, strict=True)
+            if column[2] is None or column[2].any()
+        }
         return KeyedBatch(
             path=path,
             records=_joined([np.arange(first, first + len(begins)) for first, _, begins, _ in places]),
             offsets=_joined([base + begins for _, base, begins, _ in places]),
             payload_bytes=_joined([lengths for *_, lengths in places]),
-            context={
-                key: KeyColumn(kind, *column)
-                for (key, kind), column in zip(self._context, context, strict=True)
-            },
+            context=context_columns,
             steps={
                 key: StepColumn(KeyColumn(kind, *column), offsets, valid)
                 for (key, kind), (column, offsets, valid) in zip(self._steps, lists, strict=True)
+                if valid is None or valid.any()
             },
             sequence=self.dialect.steps is not None,
         )
