@@ -87,13 +87,14 @@ test-minimum: .venv-minimum/.ready $(WHEEL)
 	.venv-minimum/bin/python -m pytest tests/minimum
 
 # Real loaders and heavy or conflicting packages: tests/peers/GROUP, in an environment with the dependency group
-# peers-GROUP.
-PEERS := loops
+# peers-GROUP. Groups that need torch get it first and alone, as above.
+PEERS := dali loops
+TORCH_PEERS := loops
 .PRECIOUS: .venv-peers-%/.ready
 .venv-peers-%/.ready: pyproject.toml
 	$(PYTHON) -m venv --clear .venv-peers-$*
 	.venv-peers-$*/$(PIP_IN) install --upgrade "pip>=25.1"
-	.venv-peers-$*/$(PIP_IN) install "torch==2.13.0"
+	$(if $(filter $*,$(TORCH_PEERS)),.venv-peers-$*/$(PIP_IN) install "torch==2.13.0")
 	.venv-peers-$*/$(PIP_IN) install --group dev --group peers-$*
 	@touch $@
 

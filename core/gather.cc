@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sigbus_guard.h"
+
 namespace rekord {
 namespace {
 
@@ -9,6 +11,7 @@ constexpr size_t kAhead = 8;
 constexpr size_t kLine = 64;
 constexpr size_t kMostLines = 16;  // the processor itself sees where longer pieces go on
 
+// Never a fault, whatever has become of the bytes.
 void ask_for(Bytes piece) noexcept {
   const size_t lines = std::min(kMostLines, (piece.size() + kLine - 1) / kLine);
   for (size_t i = 0; i < lines; ++i) __builtin_prefetch(piece.data() + i * kLine);
@@ -16,13 +19,15 @@ void ask_for(Bytes piece) noexcept {
 
 }  // namespace
 
-void gather(std::span<const Bytes> pieces, std::byte* out) noexcept {
+size_t gather(std::span<const Bytes> pieces, std::span<const Bytes> mappings, std::byte* out) noexcept {
+  GuardedReads reads(mappings);
   for (size_t i = 0; i < std::min(kAhead, pieces.size()); ++i) ask_for(pieces[i]);
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (i + kAhead < pieces.size()) ask_for(pieces[i + kAhead]);
-    if (!pieces[i].empty()) std::memcpy(out, pieces[i].data(), pieces[i].size());
+    if (!reads.copy(pieces[i], out)) return i;
     out += pieces[i].size();
   }
+  return pieces.size();
 }
 
 }  // namespace rekord

@@ -9,16 +9,20 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <stdexcept>
 
 #include "bind/arrays.h"
 #include "bind/buffer.h"
 #include "bind/extents.h"
+#include "bind/mapping.h"
 #include "bind/strings.h"
 #include "decode.h"
 #include "frame.h"
 #include "gather.h"
+#include "payload.h"
 #include "sequence.h"
+#include "sigbus_guard.h"
 
 namespace nb = nanobind;
 
@@ -71,10 +75,13 @@ using Numbers = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device
 class IndexedFile {
  public:
   IndexedFile(nb::handle bytes, nb::handle offsets, size_t offset_bytes)
-      : bytes_(bytes), offsets_(offsets), offset_bytes_(offset_bytes) {
+      : owner_(nb::borrow(bytes)), offsets_(offsets), offset_bytes_(offset_bytes) {
     if (offset_bytes != 4 && offset_bytes != 8) throw nb::value_error("offsets of another size");
+    bytes_ = is_mapped() ? nb::cast<const Mapping&>(bytes).bytes() : buffer_.emplace(bytes).bytes();
   }
 
+  bool is_mapped() const { return nb::isinstance<Mapping>(owner_); }
+  Bytes bytes() const noexcept { return bytes_; }
   size_t records() const noexcept { return offsets_.bytes().size() / offset_bytes_; }
   const std::byte* offset_at(size_t record) const noexcept {
     return offsets_.bytes().data() + record * offset_bytes_;
@@ -83,9 +90,9 @@ class IndexedFile {
   bool frame(size_t record, Bytes& out) const noexcept {
     if (record >= records()) return false;
     const uint64_t begin = load(record);
-    const uint64_t end = record + 1 < records() ? load(record + 1) : bytes_.bytes().size();
-    if (begin > end || end > bytes_.bytes().size()) return false;
-    out = bytes_.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    const uint64_t end = record + 1 < records() ? load(record + 1) : bytes_.size();
+    if (begin > end || end > bytes_.size()) return false;
+    out = bytes_.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
     return true;
   }
 
@@ -94,19 +101,25 @@ class IndexedFile {
     return offset_bytes_ == 4 ? load_le<uint32_t>(offset_at(record)) : load_le<uint64_t>(offset_at(record));
   }
 
-  Buffer bytes_;
+  nb::object owner_;  // of the bytes
+  std::optional<Buffer> buffer_;
+  Bytes bytes_;
   Buffer offsets_;
   size_t offset_bytes_;
 };
 
-// (a slab with the frames of records one behind another, their bytes), or the first that has no place.
+// (a slab with the frames of records one behind another, their bytes), or the first that cannot be copied.
 nb::object gather_frames(Pool& pool, const nb::list& files, const Numbers& which, const Numbers& records) {
   constexpr size_t kAhead = 16;
   const size_t count = which.shape(0);
   if (records.shape(0) != count) throw nb::value_error("arrays of different lengths");
   std::deque<IndexedFile> opened;  // in a deque: they cannot be moved
-  for (nb::handle file : files)
+  std::vector<Bytes> mappings;
+  for (nb::handle file : files) {
     opened.emplace_back(file[0], file[1], nb::cast<size_t>(file[2]));
+    if (opened.back().is_mapped()) mappings.push_back(opened.back().bytes());
+  }
+  if (!mappings.empty() && !install_sigbus_guard()) throw std::runtime_error("mapped files cannot be read safely");
   Slab slab;
   size_t total = 0, missing = count;
   {
@@ -128,7 +141,7 @@ nb::object gather_frames(Pool& pool, const nb::list& files, const Numbers& which
     }
     if (missing == count) {
       slab.block = pool.acquire(total + kPadding);
-      gather(pieces, slab.block->data());
+      missing = gather(pieces, mappings, slab.block->data());
     }
   }
   if (missing < count) return nb::int_(missing);
@@ -294,6 +307,49 @@ struct SequenceBatch {
       : context(c), steps(s), pool(q), decoder(std::move(c), std::move(s), std::move(q)) {}
 };
 
+struct PayloadBatch {
+  OneAtATime alone;
+  std::shared_ptr<Pool> pool;
+  PayloadDecoder decoder;
+
+  PayloadBatch(bool skip, std::shared_ptr<Pool> q) : pool(q), decoder(skip, std::move(q)) {}
+};
+
+nb::list take_payloads(PayloadDecoder& decoder) {
+  Column column = decoder.finish();
+  nb::list out;
+  out.append(to_python(decoder.slot(), column));
+  decoder.start();
+  return out;
+}
+
+// What all batches have, whatever they decode.
+template <class Batch>
+nb::class_<Batch>& bind_batch(nb::class_<Batch>& batch) {
+  return batch
+      .def_prop_ro("rows", [](const Batch& self) { return self.decoder.rows(); })
+      .def("feed", [](Batch& self, const Slab& slab, size_t begin, size_t end, uint64_t remaining,
+                      size_t rows) {
+        return self.alone(
+            [&] { return feed_from_python(self.decoder, slab, begin, end, remaining, rows); });
+      }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("rows"),
+           "Verify and decode the frames of slab[begin:end] until there are `rows`.\n\n"
+           "Gives (bytes consumed, bytes the next frame needs, problem of a frame or None,\n"
+           "(problem, slot) of a row or None).")
+      .def("add", [](Batch& self, const nb::bytes& payload) {
+        return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
+      }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"),
+           "Decode one payload; (problem, slot) where it is not a row.")
+      .def("feed_payloads", [](Batch& self, const Slab& slab, const Extents& extents, size_t begin,
+                               size_t end) {
+        return self.alone([&] { return feed_payloads(self.decoder, slab, extents, begin, end); });
+      }, nb::arg("slab"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"),
+           "Decode payloads of a scanned stretch.\n\n"
+           "Gives (rows added, (problem, slot) of the payload after them or None).")
+      .def_prop_ro("maybe_odd", [](const Batch& self) { return maybe_odd_rows(self.decoder); },
+                   "Rows that TensorFlow may read differently; `survey` tells whether it does.");
+}
+
 SlotSpec slot_spec(const std::string& key, int kind, uint64_t count, bool ragged, bool utf8,
                    bool skip, int missing, nb::handle fill, bool empty_is_missing) {
   SlotSpec spec;
@@ -444,8 +500,13 @@ void bind_columns(nb::module_& module) {
   module.def("gather", &gather_frames, nb::arg("pool"), nb::arg("files"), nb::arg("which"),
              nb::arg("records"),
              "The frames of records one behind another: records[i] of files[which[i]].\n\n"
-             "A file is (its bytes, where its frames begin, the size of such a number). Gives (slab,\n"
-             "bytes), or the number of the first record that is not there.");
+             "A file is (its bytes or a Mapping, where its frames begin, the size of such a number).\n"
+             "Gives (slab, bytes), or the position of the first record that cannot be copied.");
+  module.def("install_sigbus_guard", &install_sigbus_guard,
+             "Whether mapped files can be read: a fault in one of them does not end the process.");
+  nb::class_<Mapping>(module, "Mapping", "A file that is mapped; only `gather` reads it.")
+      .def(nb::init<int, size_t>(), nb::arg("descriptor"), nb::arg("size_bytes"))
+      .def("__len__", [](const Mapping& self) { return self.bytes().size(); });
 
   nb::class_<SlotSpec>(module, "Slot", "One record key of a plan.")
       .def(nb::new_(&slot_spec), nb::arg("key"), nb::arg("kind"), nb::arg("count"),
@@ -460,56 +521,24 @@ void bind_columns(nb::module_& module) {
            nb::arg("slots"), nb::arg("strict"))
       .def("__len__", [](const Plan& self) { return self.slots().size(); });
 
-  nb::class_<ExampleBatch>(module, "ExampleBatch", "Decodes Examples into columns.")
-      .def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Pool>>(), nb::arg("plan"),
-           nb::arg("pool"))
-      .def_prop_ro("rows", [](const ExampleBatch& self) { return self.decoder.rows(); })
-      .def("feed", [](ExampleBatch& self, const Slab& slab, size_t begin, size_t end,
-                      uint64_t remaining, size_t rows) {
-        return self.alone(
-            [&] { return feed_from_python(self.decoder, slab, begin, end, remaining, rows); });
-      }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("rows"),
-           "Verify and decode the frames of slab[begin:end] until there are `rows`.\n\n"
-           "Gives (bytes consumed, bytes the next frame needs, problem of a frame or None,\n"
-           "(problem, slot) of a row or None).")
-      .def("add", [](ExampleBatch& self, const nb::bytes& payload) {
-        return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
-      }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"),
-           "Decode one payload; (problem, slot) where it is not a row.")
-      .def("feed_payloads", [](ExampleBatch& self, const Slab& slab, const Extents& extents,
-                               size_t begin, size_t end) {
-        return self.alone([&] { return feed_payloads(self.decoder, slab, extents, begin, end); });
-      }, nb::arg("slab"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"),
-           "Decode payloads of a scanned stretch.\n\n"
-           "Gives (rows added, (problem, slot) of the payload after them or None).")
-      .def_prop_ro("maybe_odd", [](const ExampleBatch& self) { return maybe_odd_rows(self.decoder); },
-                   "Rows that TensorFlow may read differently; `survey` tells whether it does.")
-      .def("take", [](ExampleBatch& self) {
-        return self.alone([&] { return take_columns(self.decoder, *self.plan); });
-      },
-           "The columns so far, (values, offsets, valid) each; then begin again.");
+  nb::class_<ExampleBatch> examples(module, "ExampleBatch", "Decodes Examples into columns.");
+  examples.def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Pool>>(), nb::arg("plan"), nb::arg("pool"));
+  bind_batch(examples).def("take", [](ExampleBatch& self) {
+    return self.alone([&] { return take_columns(self.decoder, *self.plan); });
+  }, "The columns so far, (values, offsets, valid) each; then begin again.");
 
-  nb::class_<SequenceBatch>(module, "SequenceBatch", "Decodes SequenceExamples into columns.")
-      .def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Plan>, std::shared_ptr<Pool>>(),
-           nb::arg("context"), nb::arg("steps"), nb::arg("pool"))
-      .def_prop_ro("rows", [](const SequenceBatch& self) { return self.decoder.rows(); })
-      .def("feed", [](SequenceBatch& self, const Slab& slab, size_t begin, size_t end,
-                      uint64_t remaining, size_t rows) {
-        return self.alone(
-            [&] { return feed_from_python(self.decoder, slab, begin, end, remaining, rows); });
-      }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("rows"))
-      .def("add", [](SequenceBatch& self, const nb::bytes& payload) {
-        return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
-      }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"))
-      .def("feed_payloads", [](SequenceBatch& self, const Slab& slab, const Extents& extents,
-                               size_t begin, size_t end) {
-        return self.alone([&] { return feed_payloads(self.decoder, slab, extents, begin, end); });
-      }, nb::arg("slab"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"))
-      .def_prop_ro("maybe_odd",
-                   [](const SequenceBatch& self) { return maybe_odd_rows(self.decoder); })
-      .def("take", [](SequenceBatch& self) {
-        return self.alone([&] { return take_sequence(self.decoder, *self.context, *self.steps); });
-      }, "(context columns, step columns) so far; then begin again.");
+  nb::class_<SequenceBatch> sequences(module, "SequenceBatch", "Decodes SequenceExamples into columns.");
+  sequences.def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Plan>, std::shared_ptr<Pool>>(),
+                nb::arg("context"), nb::arg("steps"), nb::arg("pool"));
+  bind_batch(sequences).def("take", [](SequenceBatch& self) {
+    return self.alone([&] { return take_sequence(self.decoder, *self.context, *self.steps); });
+  }, "(context columns, step columns) so far; then begin again.");
+
+  nb::class_<PayloadBatch> payloads(module, "PayloadBatch", "Takes payloads of any kind into one column.");
+  payloads.def(nb::init<bool, std::shared_ptr<Pool>>(), nb::arg("skip"), nb::arg("pool"));
+  bind_batch(payloads).def("take", [](PayloadBatch& self) {
+    return self.alone([&] { return take_payloads(self.decoder); });
+  }, "The column so far, as ExampleBatch gives it; then begin again.");
 
   bind_strings(module);
 }

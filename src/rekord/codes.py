@@ -36,7 +36,7 @@ CODES: dict[str, str] = {
     "S124": "an optional feature is always empty",
     "S125": "a step column has a default",
     "S126": "there is nothing to infer a schema from",
-    "S127": "a schema cannot be inferred: the payloads are no Examples",
+    "S127": "the payloads are not Examples",
     "S128": "there are too many distinct keys for a schema",
     "S129": "the values of a column are of several types",
     "S130": "the values of a column are of a type that no feature holds",
@@ -53,9 +53,10 @@ CODES: dict[str, str] = {
     "S139": "pictures of any size cannot be stored as tensors",
     "S140": "it is not known what goes with boxes",
     "S141": "pictures are stored in a way that a transform cannot keep",
-    # S142 to S145: transforms of one column
+    # S142 and S143: transforms of one column
     "S142": "a transform has no meaning for a column of this type",
     "S143": "the result of a transform would replace another column",
+    "S144": "a column that is the whole payload stands alone",
     # F1xx: the frames of a record file
     "F101": "length checksum does not match",
     "F102": "payload checksum does not match",

@@ -307,6 +307,7 @@ def train(folder: Path, kept: Path, until: int) -> int:
     return done.returncode
 
 
+@pytest.mark.concurrency
 def test_killed_and_resumed_training_reaches_the_same_weights(folder: Path, tmp_path: Path) -> None:
     assert train(folder, tmp_path / "whole", -1) == 0
     kept = tmp_path / "killed"

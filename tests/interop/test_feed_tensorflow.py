@@ -555,7 +555,7 @@ def test_an_error_says_file_and_record_after_the_batches_before_it(tmp_path: Pat
 
 def test_ops_mode_gives_the_same_values_in_file_order(split: Any) -> None:
     dataset = split.to_tensorflow(5, mode="ops")
-    assert int(dataset.cardinality()) == 5
+    assert int(dataset.cardinality()) == tf.data.UNKNOWN_CARDINALITY  # a worker of tf.data service has fewer
     given = list(dataset)
     for one, other in zip(given, split.batches(5), strict=True):
         assert list(one) == list(other)
@@ -646,8 +646,8 @@ def test_an_unknown_mode_is_refused(split: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["native", "ops"])
-def test_auto_sharding_is_off(split: Any, mode: Any) -> None:
-    options = split.to_tensorflow(5, mode=mode).options()
+def test_auto_sharding_is_off_where_ranks_share_the_records(split: Any, mode: Any) -> None:
+    options = split.to_tensorflow(5, mode=mode, rank=1, world=2, remainder="drop").options()
     off = tf.data.experimental.AutoShardPolicy.OFF
     assert options.experimental_distribute.auto_shard_policy == off
 

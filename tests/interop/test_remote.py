@@ -237,6 +237,7 @@ def _read_in_child(split: Any, results: Any) -> None:
     results.send(values(split.batches(50, shuffle=True, seed=5)))
 
 
+@pytest.mark.concurrency
 def test_a_forked_process_makes_connections_of_its_own(dataset: tuple[str, Path]) -> None:
     split = rk.open(dataset[0])["train"]
     wanted = values(split.batches(50, shuffle=True, seed=5))
@@ -256,6 +257,7 @@ def test_a_forked_process_makes_connections_of_its_own(dataset: tuple[str, Path]
     assert values(split.batches(50, shuffle=True, seed=5)) == wanted
 
 
+@pytest.mark.concurrency
 def test_workers_of_a_data_loader_read_there(dataset: tuple[str, Path]) -> None:
     split = rk.open(dataset[0])["train"]
     wanted = values(split.batches(50, shuffle=True, seed=5))

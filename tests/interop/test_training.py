@@ -160,6 +160,7 @@ def test_another_backend_learns_and_resumes_alike(numbers: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize(("number", "ends"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.concurrency
 def test_a_process_that_is_ended_leaves_a_run_that_goes_on_to_the_same_end(
     numbers: Path, whole_run: Trained, tmp_path: Path, number: signal.Signals, ends: int
 ) -> None:

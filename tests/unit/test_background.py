@@ -159,6 +159,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_collecting_abandoned_iterators_never_hangs(folder: Path, shuffle: bool) -> None:
     done = run(

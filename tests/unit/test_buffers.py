@@ -176,6 +176,7 @@ def _dlpack(column: Any) -> Any:
 
 @pytest.mark.parametrize("hand_over", [_torch, _jax, _tensorflow, _dlpack, pa.array])
 @pytest.mark.parametrize("name", ["n", "small", "vec", "cube"])
+@pytest.mark.concurrency
 def test_what_another_library_was_given_outlives_its_batch(hand_over, name, reading) -> None:
     if name in ("vec", "cube") and hand_over is pa.array:
         hand_over = pa.FixedShapeTensorArray.from_numpy_ndarray
@@ -194,6 +195,7 @@ def test_what_another_library_was_given_outlives_its_batch(hand_over, name, read
 
 
 @pytest.mark.parametrize("name", list(SCHEMA))
+@pytest.mark.concurrency
 def test_what_arrow_was_given_outlives_its_batch(name, reading) -> None:
     from rekord.codec.arrow import column_to_arrow
 
@@ -207,6 +209,7 @@ def test_what_arrow_was_given_outlives_its_batch(name, reading) -> None:
     assert given.to_pylist() == expected
 
 
+@pytest.mark.concurrency
 def test_keeping_the_labels_does_not_keep_the_images(pools, path) -> None:
     batches = rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0)
     kept = [batch["n"] for batch in batches]
@@ -223,6 +226,7 @@ def test_keeping_the_labels_does_not_keep_the_images(pools, path) -> None:
     assert held < RECORDS * IMAGE_BYTES / 2
 
 
+@pytest.mark.concurrency
 def test_a_column_holds_its_own_buffer_and_no_other(pools, path) -> None:
     batches = iter(rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0))
     batch = next(batches)
@@ -245,6 +249,7 @@ def _owner(array: np.ndarray) -> Any:
     return array
 
 
+@pytest.mark.concurrency
 def test_a_buffer_comes_back_with_its_last_owner_and_not_before(pools, path) -> None:
     batches = iter(rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0))
     batch = next(batches)
@@ -310,6 +315,7 @@ def test_long_strings_stay_when_their_file_does_not(how, pools, tmp_path, path) 
     batches.close()
 
 
+@pytest.mark.concurrency
 def test_strings_outlive_the_iterator_and_its_pool(pools, path) -> None:
     batches = iter(rk.open(path, schema=SCHEMA).batches(BATCH, threads=2, prefetch=2))
     batch = next(batches)
@@ -321,6 +327,7 @@ def test_strings_outlive_the_iterator_and_its_pool(pools, path) -> None:
         assert _plain(batch[name]) == _expected(name, range(BATCH))
 
 
+@pytest.mark.concurrency
 def test_a_string_that_was_taken_out_is_a_copy(pools, path) -> None:
     batches = iter(rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0))
     image = next(batches)["image"][3]

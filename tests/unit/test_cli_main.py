@@ -195,6 +195,7 @@ def test_piped_output_has_no_escape_codes_even_if_colour_is_forced(good_file: Pa
         assert ESCAPE not in ended.stdout + ended.stderr
 
 
+@pytest.mark.concurrency
 def test_a_reader_that_has_seen_enough_ends_the_command_quietly(tmp_path: Path) -> None:
     path = tmp_path / "long.tfrecord"
     path.write_bytes(frames([example_bytes({"label": [1]})] * 5000))
@@ -237,6 +238,7 @@ def open_when_read(pipe: Path, process: subprocess.Popen[bytes]) -> int:
     raise AssertionError(process.communicate())
 
 
+@pytest.mark.concurrency
 def test_ctrl_c_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     pipe = tmp_path / "slow.tfrecord"
     os.mkfifo(pipe)
@@ -254,6 +256,7 @@ def test_ctrl_c_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [["salvage", "IN", "out"], ["stats", "IN"], ["diff", "IN", "other"], ["diff", "other", "IN"]]
 )
+@pytest.mark.concurrency
 def test_ctrl_c_during_a_slow_read_ends_at_once_and_leaves_nothing(
     tmp_path: Path, arguments: list[str]
 ) -> None:
@@ -277,6 +280,7 @@ def test_ctrl_c_during_a_slow_read_ends_at_once_and_leaves_nothing(
     assert sorted(os.listdir(tmp_path)) == ["other", "slow.tfrecord"]
 
 
+@pytest.mark.concurrency
 def test_a_terminal_gets_colour_while_a_piped_result_stays_plain(good_file: Path) -> None:
     bad = good_file.with_name("bad.tfrecord")
     bad.write_bytes(corrupt_payload(good_file.read_bytes(), 1))

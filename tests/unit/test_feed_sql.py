@@ -186,6 +186,7 @@ def test_damage_met_by_a_query_is_said_as_everywhere(put_file: Any) -> None:
     )
 
 
+@pytest.mark.concurrency
 def test_a_failed_query_leaves_nothing_behind_for_the_garbage_collector(put_file: Any) -> None:
     # DuckDB's objects are not to end in whichever thread happens to collect garbage.
     path = put_file(corrupt_payload(frames([example_bytes({"n": [i]}) for i in range(3000)]), 2500))

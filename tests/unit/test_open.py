@@ -486,6 +486,7 @@ def test_a_forked_child_may_not_go_on_and_the_parent_may(way, put) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.slow
+@pytest.mark.concurrency
 def test_a_forked_child_may_let_go_of_its_parents_iterator(way, put) -> None:
     kept = [iter(rk.open(put("a.tfrecord", 0, 5000), schema=SCHEMA).batches(2, **way))]
     next(kept[0])

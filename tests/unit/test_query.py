@@ -300,6 +300,7 @@ def test_a_stream_that_is_left_behind_ends_its_threads(put_file: Any) -> None:
     assert ended(own)
 
 
+@pytest.mark.concurrency
 def test_many_threads_can_ask_at_once(data: Path) -> None:
     found: list[Any] = []
 

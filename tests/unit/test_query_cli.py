@@ -238,6 +238,7 @@ def test_a_command_says_nothing_else(data: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "label_name,n\ncat,1\ndog,2\n", "")
 
 
+@pytest.mark.concurrency
 def test_who_has_seen_enough_of_a_long_answer_can_go(tmp_path: Path) -> None:
     one = frames([example_bytes({"text": [b"t" * 900]})])
     (tmp_path / "x.tfrecord").write_bytes(one * 30_000)

@@ -593,6 +593,7 @@ def test_dying_or_failing_at_any_step_leaves_all_or_nothing(
 
 
 @pytest.mark.parametrize("fault", ["crash", "enospc"])
+@pytest.mark.concurrency
 def test_dying_or_failing_while_a_thread_writes_leaves_all_or_nothing(
     put_file: PutFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:

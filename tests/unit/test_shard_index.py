@@ -166,6 +166,7 @@ def _many_times(file: str, folder: str, failures: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.concurrency
 def test_several_processes_share_the_cache(file: str, tmp_path: Path) -> None:
     context = get_context("spawn")
     failures = context.Queue()

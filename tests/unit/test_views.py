@@ -161,6 +161,7 @@ def test_a_filter_of_rows_that_a_function_left_out_is_refused(split: rk.Split) -
 # ---- Threads and processes ----
 
 
+@pytest.mark.concurrency
 def test_two_iterators_of_one_split_run_in_two_threads(split: rk.Split) -> None:
     found: dict[str, list[list[int]]] = {}
 
@@ -176,6 +177,7 @@ def test_two_iterators_of_one_split_run_in_two_threads(split: rk.Split) -> None:
             assert numbers == [n for batch in alone for n in batch["n"].tolist()]
 
 
+@pytest.mark.concurrency
 def test_eight_threads_take_records_of_one_split(folder: Path) -> None:
     split = rk.open(folder)["train"]
     wrong: list[Any] = []

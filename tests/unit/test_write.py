@@ -153,6 +153,7 @@ def test_a_source_that_moved_gives_the_same_bytes(root: Path, tmp_path: Path) ->
     assert str(root) not in manifest
 
 
+@pytest.mark.concurrency
 def test_rows_of_a_list_a_generator_columns_and_a_table_are_the_same_records(tmp_path: Path) -> None:
     rows = [{"line": i, "label": i % 4, "text": f"row {i}"} for i in range(50)]
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
@@ -171,6 +172,7 @@ def test_rows_of_a_list_a_generator_columns_and_a_table_are_the_same_records(tmp
     assert all(shards[name] == shards["list"] for name in forms)
 
 
+@pytest.mark.concurrency
 def test_what_cannot_be_sent_to_other_processes_is_said(root: Path, tmp_path: Path) -> None:
     lock = threading.Lock()
     failure = refused(

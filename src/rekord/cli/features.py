@@ -20,6 +20,7 @@ _TITLES = {
     "text": "plain text",
     "proto": "another protobuf message",
     "other": "no message that is known",
+    "bytes": "payload",
 }
 _WIDEST_NAME = 40
 _SHOWN_STEPS = 4
@@ -40,7 +41,7 @@ def lines_of(message: Message) -> list[list[Piece]]:
         lines += [["  steps"], *(_steps_table(message.steps) or [["    no features"]])]
     if message.examples:
         lines += [["  example 0"], *(_table(message.examples[0], indent=4) or [["    no features"]])]
-    if message.kind in ("text", "proto", "other"):
+    if message.kind in ("text", "proto", "other", "bytes"):
         lines.append([f"    {'payload':<9} {preview.of_bytes(message.payload)}"])
     return lines
 
@@ -56,7 +57,7 @@ def json_of(message: Message) -> dict[str, Any]:
         document["steps"] = {name: _json_steps(steps) for name, steps in _sorted(message.steps)}
     if message.examples is not None:
         document["examples"] = [_json_features(example) for example in message.examples]
-    if message.kind in ("event", "text", "proto", "other"):
+    if message.kind in ("event", "text", "proto", "other", "bytes"):
         document["payload"] = _json_bytes(message.payload)
     if message.kind == "event":
         document |= {name: _json_number(message.facts.get(name)) for name in ("wall_time", "step")}

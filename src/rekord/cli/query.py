@@ -55,6 +55,7 @@ def query(
         typer.Option("--split", metavar="NAME", help="Let `records` be those of one split."),
     ] = None,
     schema: shared.RecordSchema = None,
+    kind: shared.Kind = None,
     format: Annotated[
         AnswerFormat | None,
         typer.Option(
@@ -87,7 +88,9 @@ def query(
     from rekord.verbs.query import splits_of
 
     chosen = _chosen(format, output, as_json=as_json)
-    splits = splits_of(path, split, schema)
+    splits = splits_of(path, split, schema, None if kind is None else kind.value)
+    for one in splits[:1]:
+        shared.note_whole_payloads(one.schema)
     if output is not None:
         _check_target(output, [file for one in splits for file in one.paths])
     with Answer(splits, sql) as answer:

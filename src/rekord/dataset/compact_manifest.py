@@ -236,6 +236,13 @@ class ListedSplit:
     name: str
     present: npt.NDArray[np.int64] | None = None
 
+    @classmethod
+    def of(cls, manifest: CompactManifest, name: str) -> ListedSplit:
+        """A split of a manifest that was just read."""
+        listed = cls(manifest.folder, manifest.digest, name)
+        listed.__dict__["_manifest"] = manifest
+        return listed
+
     @cached_property
     def _manifest(self) -> CompactManifest:
         return self._current()

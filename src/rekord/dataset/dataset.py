@@ -13,7 +13,7 @@ import numpy as np
 
 from rekord.dataset.compact_manifest import CompactManifest, CompactSplit, ListedSplit, compact_manifest
 from rekord.dataset.index import Stamp
-from rekord.dataset.infer import Kind
+from rekord.dataset.infer import WHOLE_PAYLOAD, Kind, check_kind
 from rekord.dataset.lazy_schema import LazySchema
 from rekord.dataset.manifest import check_shard, manifest_path
 from rekord.dataset.names import check_complete, splits_of
@@ -22,7 +22,8 @@ from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.dataset.tfds_splits import tfds_listing
 from rekord.errors import error, located
-from rekord.schema import Schema
+from rekord.schema import Payload, Schema
+from rekord.schema.schema import KIND_NAMES
 from rekord.schema.tfds import INFO_NAME, read_tfds_folder
 from rekord.storage.anywhere import each, kind_of
 from rekord.storage.remote import is_remote
@@ -45,12 +46,15 @@ def open(
     A folder with a manifest (`rekord.json`) is what the manifest says, one of TensorFlow Datasets what its
     `dataset_info.json` and `features.json` say. Elsewhere file names tell the splits.
     Without a schema one is inferred from the first records when it is needed (10,000 of them, or 64 MiB); `kind`
-    then says whether they are Examples or SequenceExamples, where that is not to be guessed. An incomplete set
-    of `-of-N` shards is refused unless `allow_missing`.
+    then says whether they are Examples ("example") or SequenceExamples ("sequence"), where that is not to be guessed.
+    Payloads that are neither have one column, `payload`: the bytes as they are. `kind="bytes"` takes any payloads
+    so. An incomplete set of `-of-N` shards is refused unless `allow_missing`.
     """
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema.load(schema)
     _check_kind(kind, schema)
+    if kind == "bytes" and schema is None:
+        schema = Schema({WHOLE_PAYLOAD: Payload()})
     listed = _listed(path, schema, allow_missing=allow_missing)
     if listed is None:
         listed = _listed_by_tfds(path, schema, kind, allow_missing=allow_missing)
@@ -99,7 +103,7 @@ def _shards(manifest: CompactManifest, name: str, *, allow_missing: bool) -> Sha
     of them are compared when they are first used, so that opening them takes no time either.
     """
     folder, split = manifest.folder, manifest.splits[name]
-    listed = ListedSplit(folder, manifest.digest, name)
+    listed = ListedSplit.of(manifest, name)
     if len(split.records) > CHECKED_AT_ONCE and not allow_missing:
         return Shards(listed=listed)
     check = partial(_present, split, folder, allow_missing=allow_missing)
@@ -215,20 +219,13 @@ class Dataset:
         return f"Dataset({', '.join(map(repr, self.splits.values()))})"
 
 
-def _check_kind(kind: object, schema: Schema | None) -> None:
-    if kind not in (None, "example", "sequence"):
-        raise error(
-            "U605",
-            f"`kind` cannot be {repr(kind)[:60]}",
-            expected='"example" or "sequence"',
-            found=repr(kind)[:60],
-            do='kind="sequence"',
-        )
-    if kind is not None and schema is not None and schema.is_sequence != (kind == "sequence"):
+def _check_kind(kind: Kind | None, schema: Schema | None) -> None:
+    check_kind(kind)
+    if kind is not None and schema is not None and schema.kind != kind:
         raise error(
             "U605",
             f"`kind` cannot be {kind!r} beside this schema",
             expected="the kind that the schema declares",
-            found=f"a schema of {'SequenceExamples' if schema.is_sequence else 'Examples'}",
+            found=f"a schema of {KIND_NAMES[schema.kind]}",
             do="leave `kind` out",
         )

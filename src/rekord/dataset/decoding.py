@@ -74,11 +74,12 @@ class _Files:
         self._pool = pool
         self._reuse = reuse
         self._reader: SlabReader | None = None
+        self._is_closed = False
 
     def next(self, most_frames: int) -> Piece | None:
         while True:
             if self._reader is None:
-                if self._next >= len(self._shards.paths):
+                if self._is_closed or self._next >= len(self._shards.paths):
                     return None
                 self._shards.check_unchanged(self._next)
                 self._reader = open_slabs(self._shards.paths[self._next], self._pool, reuse=self._reuse)
@@ -97,7 +98,7 @@ class _Files:
                 self._shards.check_read(self._next - 1, records)
 
     def close(self) -> None:
-        self._next = len(self._shards.paths)
+        self._is_closed = True
         if self._reader is not None:
             self._reader.close()
             self._reader = None

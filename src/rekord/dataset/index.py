@@ -66,6 +66,7 @@ _TAIL = struct.Struct("<i6s")
 _OWN_MAGIC = b"rkindex2"
 _MOST_CHUNK_BYTES = 1 << 30
 _MOST_REST_BYTES = 1 << 20
+_FRAMING_BYTES = 16
 _BLOCK_RECORDS = 1 << 10
 _FEW_PLACES = 32
 """Where more records of a chunk are needed than these, all of it is read."""
@@ -214,10 +215,12 @@ class IndexFile:
         chunks: Sequence[tuple[int, int]],
         checksums: Sequence[int],
         *,
+        most_bytes: int,
         columns: Sequence[str] = (),
         content: bytes | None = None,
     ) -> None:
         self.path = path
+        self._most_bytes = most_bytes
         self.stamp = stamp
         self.facts = facts
         self.schema = schema
@@ -301,6 +304,9 @@ class IndexFile:
             raise IndexMismatch(str(failure)) from failure
         rows = min(CHUNK_RECORDS, self.records - number * CHUNK_RECORDS)
         batch = _record_batch(data, self.schema, rows)
+        offsets = numbers_of(batch.column(0)).astype(np.int64)
+        if int(offsets[-1]) + _FRAMING_BYTES > self._most_bytes or (np.diff(offsets) < _FRAMING_BYTES).any():
+            raise IndexMismatch("offsets of another file")
         if number not in self._blocks:
             self._blocks[number] = _OffsetBlocks.of(data, self._chunks[number][0], batch.column(0))
         return batch, len(data)
@@ -445,7 +451,17 @@ def _checked(path: str, file: int | bytes, stamp: Stamp, expected: Expected) -> 
         raise IndexMismatch("another number of chunks")
     columns = () if expected.features is None else [name for name in schema.names if not is_own_name(name)]
     content = file if isinstance(file, bytes) else None
-    return IndexFile(path, stamp, facts, schema, chunks, checksums, columns=columns, content=content)
+    return IndexFile(
+        path,
+        stamp,
+        facts,
+        schema,
+        chunks,
+        checksums,
+        most_bytes=expected.most_bytes,
+        columns=columns,
+        content=content,
+    )
 
 
 def _schema(head: bytes, expected: Expected) -> tuple[pa.Schema, IndexFacts]:
@@ -474,9 +490,6 @@ def _schema(head: bytes, expected: Expected) -> tuple[pa.Schema, IndexFacts]:
     if not all(key.isascii() and key.isdigit() for one in facts.classes.values() for key in one):
         raise IndexMismatch("classes that are no numbers")
     return schema, facts
-
-
-_FRAMING_BYTES = 16
 
 
 def _is_known(field: pa.Field, features: Mapping[str, Feature]) -> bool:

@@ -23,7 +23,7 @@ import numpy as np
 from rekord import _core
 from rekord.dataset.compact_manifest import listed_shard
 from rekord.dataset.flush_points import find_flush_points
-from rekord.dataset.foreign_index import ascends, beside, fits, frame_bytes
+from rekord.dataset.foreign_index import beside, fits, frame_bytes
 from rekord.dataset.index import (
     CHUNK_CACHE_BYTES,
     CHUNK_RECORDS,
@@ -66,7 +66,8 @@ class ShardIndex:
     """Where each frame begins in the stream of a shard, and the columns that are kept of it.
 
     Both come from an index file, chunk by chunk, or the offsets from an array. `flush_points` are where reading of a
-    compressed shard can begin besides its front; None where that is unknown. Safe to share by threads.
+    compressed shard can begin besides its front; None where that is unknown. `stream_bytes` is how long the stream
+    is, where all of it was read. Safe to share by threads.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class ShardIndex:
         flush_points: tuple[FlushPoint, ...] | None = None,
         origin: Origin = "found",
         stamp: Stamp = (0, 0, (0, 0)),
+        stream_bytes: int | None = None,
     ) -> None:
         assert (offsets is None) != (file is None)
         self.path = path
@@ -86,6 +88,7 @@ class ShardIndex:
         self.flush_points = flush_points
         self.origin = origin
         self.stamp = stamp
+        self.stream_bytes = stream_bytes
         self._offsets = offsets
         self._file = file
 
@@ -95,6 +98,11 @@ class ShardIndex:
             return len(self._offsets)
         assert self._file is not None
         return self._file.records
+
+    @property
+    def is_front_only(self) -> bool:
+        """Whether the file can only be read from its front."""
+        return self.compression != "none" and self.flush_points is None
 
     @property
     def held_bytes(self) -> int:
@@ -117,7 +125,7 @@ class ShardIndex:
         if self._offsets is None:
             assert self._file is not None
             try:
-                return self._believed(self._file.offsets(number))
+                return self._file.offsets(number)
             except IndexMismatch:
                 found = _found_out(self.path, self.stamp)
                 if len(found) != self._file.records:
@@ -187,22 +195,15 @@ class ShardIndex:
         """The records of each class of each Label, where the index says so."""
         return self._file.facts.classes if self._file is not None and self._file.columns else {}
 
-    def _believed(self, offsets: Offsets) -> Offsets:
-        """The offsets of a chunk, where they can be those of this file."""
-        room = self.stamp[0] if self.compression == "none" else self.stamp[0] * _MOST_INFLATION
-        if not ascends(offsets) or int(offsets[-1]) + _core.FRAMING_BYTES > room:
-            raise IndexMismatch("offsets of another file")
-        return offsets
 
-
-def index_mismatch(path: str, expected: str, found: str) -> RekordError:
+def index_mismatch(path: str, expected: str, found: str, do: str | None = None) -> RekordError:
     """The error for an index that cannot be used, where nothing can take its place."""
     return error(
         "X547",
         location=Location(path=path),
         expected=expected,
         found=found[:60],
-        do="rekord check PATH, and write the dataset again where it finds something",
+        do=do or f"rekord index {os.path.dirname(path) or '.'}      (makes it again from the records)",
     )
 
 
@@ -358,7 +359,7 @@ def _fitting(path: str, stamp: Stamp, file: IndexFile, origin: Origin, compressi
             whole = _ends_the_file(path, int(first[0]), int(last[-1]), stamp[0])
         else:
             whole = int(first[0]) == 0 and (points is None or _leads_in(points, found.offsets, stamp[0]))
-        return found if whole and found._believed(first) is first else None
+        return found if whole else None
     except IndexMismatch:
         return None
 
@@ -446,6 +447,7 @@ def _found_out(path: str, stamp: Stamp) -> ShardIndex:
         except RekordError as failure:
             failure.location = failure.location.within(path=path, record=reader.record, offset=reader.offset)
             raise _explained(failure) from None
+        stream_bytes = None if jumps else reader.offset
     now = stamp_of(path)
     if now != stamp:
         raise changed(path, stamp, now)
@@ -454,7 +456,14 @@ def _found_out(path: str, stamp: Stamp) -> ShardIndex:
     if compression != "none" and listed_shard(path) is not None:  # one of ours, whose index was lost
         points = find_flush_points(path, compression, offsets)
         points = points if points is not None and _leads_in(points, offsets, stamp[0]) else None
-    return ShardIndex(offsets, path=path, compression=compression, flush_points=points, stamp=stamp)
+    return ShardIndex(
+        offsets,
+        path=path,
+        compression=compression,
+        flush_points=points,
+        stamp=stamp,
+        stream_bytes=stream_bytes,
+    )
 
 
 def _jumped(path: str, record: int, offset: int, stamp: Stamp) -> Any:

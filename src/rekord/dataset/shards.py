@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
@@ -31,6 +32,7 @@ from rekord.dataset.shard_index import (
     shard_index,
     stamp_of,
 )
+from rekord.dataset.unpacked import Unpacked
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage.anywhere import each
@@ -89,15 +91,17 @@ class Shards:
         self._pieces = Pieces()
         self._process = os.getpid()
         self._in_any_order = False
+        self._unpacked: Unpacked | None = None
         self._lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             "listed": self._listed,
             "paths": self._paths,
-            "told": self._told,
+            "told": _listed_numbers(self._told),
             "told_by": self._told_by,
-            "counts": self._counts if self._listed is None else None,
+            # What the manifest says is read there, and what another file says is told already.
+            "counts": None if self.is_told else _listed_numbers(self._counts),
             "block_records": self._block_records,
         }
 
@@ -109,7 +113,8 @@ class Shards:
             told_by=state["told_by"],
             block_records=state["block_records"],
         )
-        self._counts = state["counts"]
+        if state["counts"] is not None:
+            self._counts = np.array(state["counts"], np.int64)
 
     @property
     def paths(self) -> Sequence[str]:
@@ -186,6 +191,16 @@ class Shards:
                 raise only_from_the_front(path, compression)
         self._in_any_order = True
 
+    @contextmanager
+    def unpacking(self, unpacked: Unpacked) -> Iterator[None]:
+        """Within this, files that can only be read from their front are read from inflated copies."""
+        self._unpacked = unpacked
+        try:
+            yield
+        finally:
+            self._unpacked = None
+            self.close()
+
     def in_blocks(self, records: int) -> Shards:
         """The same shards for an order of blocks of so many records: elsewhere each is fetched once, whole."""
         if not self.remote:
@@ -255,27 +270,36 @@ class Shards:
             self._process != os.getpid()
         ):  # the lock may have been held, for a request, when the process was forked
             self._process, self._lock = os.getpid(), Lock()
+        self._unpack(used)
         with self._lock:
             self._open_remote([int(shard) for shard in used if is_remote(self.paths[shard])])
             opened = {int(shard): self._opened(int(shard), len(used)) for shard in used}
         files, which, numbers = self._files(list(opened.values()), which.astype(np.int64), records)
         gathered: Any = _core.gather(pool, files, which, numbers)
         if isinstance(gathered, int):
-            one = opened[int(shards[gathered])]
-            raise changed(one.path, one.index.stamp, None)
+            shard = int(shards[gathered])
+            with self._lock:  # its mapping may have pages of zeros instead of the file's
+                self._open.pop(shard, None)
+            raise _not_copied(opened[shard], int(records[gathered]))
         return Gathered(*gathered), opened
+
+    def _unpack(self, shards: Ids) -> None:
+        """Inflate what can only be read from its front, without keeping others from what they read."""
+        if self._unpacked is None:
+            return
+        for path in [self.paths[shard] for shard in shards if int(shard) not in self._open]:
+            index = shard_index(path)
+            if index.is_front_only:
+                self._unpacked.copy_of(path, index)
 
     def _files(self, opened: Sequence[_Opened], which: Ids, records: Ids) -> tuple[list[Any], Ids, Ids]:
         """What the core gathers from: files, the file of each record, and its number there."""
         files: list[Any] = [None] * len(opened)
         places, numbers = which.copy(), records.copy()
         for i, one in enumerate(opened):
-            if isinstance(one, RemoteShard):
-                continue
-            here = which == i if len(opened) > 1 else slice(None)
-            files[i], numbers[here] = (
-                one.cut(records[here]) if isinstance(one, InflatedShard) else one.indexed(records[here])
-            )
+            if not isinstance(one, RemoteShard):
+                here = which == i if len(opened) > 1 else slice(None)
+                files[i], numbers[here] = one.cut(records[here])
         remote = [(i, one) for i, one in enumerate(opened) if isinstance(one, RemoteShard)]
         asked = [(one, records[which == i]) for i, one in remote]
         fetched = fetch(asked, self._pieces, in_blocks=self._block_records is not None) if asked else []
@@ -341,11 +365,13 @@ class Shards:
             raise self._miscounted(shard, expected, len(index))
         if index.compression == "none":
             if not is_remote(path):
-                return _Mapped(path, index)
+                return _PlainShard(path, index)
             start = int(self.starts[shard])
             return RemoteShard(path, index, start=start, block_records=self._block_records)
-        if index.flush_points is None:
-            raise only_from_the_front(path, index.compression)
+        if index.is_front_only:
+            if self._unpacked is None:
+                raise only_from_the_front(path, index.compression)
+            return _PlainShard(*self._unpacked.copy_of(path, index))
         return InflatedShard(path, index, self._blocks)
 
     def _miscounted(self, shard: int, expected: int, found: int) -> RekordError:
@@ -362,37 +388,95 @@ class Shards:
         )
 
 
-class _Mapped:
-    """One plain shard, mapped, with its index."""
+class _PlainShard:
+    """One plain shard with its index: mapped, or read where mapped files cannot be read safely."""
 
     def __init__(self, path: str, index: ShardIndex) -> None:
-        import pyarrow as pa
-
         self.path = path
         self.index = index
-        self._bytes: Any = b""
+        self._mapping: _core.Mapping | None = None
         try:
-            # By its bytes: a name need not be UTF-8. What is mapped stays when the file is closed.
-            with pa.memory_map(os.fsencode(path)) as file:
-                self._bytes = file.read_buffer()
+            descriptor = os.open(path, os.O_RDONLY)
         except OSError as failure:
             raise read_error(path, failure) from failure
+        try:
+            if _core.install_sigbus_guard():
+                self._mapping = _core.Mapping(descriptor, index.stamp[0])  # stays when the file is closed
+        except OSError:
+            pass  # no addresses are left, or the file system cannot map
+        finally:
+            os.close(descriptor)
         now = stamp_of(path)
-        if now != index.stamp or len(self._bytes) != now[0]:
+        if now != index.stamp:
             raise changed(path, index.stamp, now)
 
-    def indexed(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
+    def cut(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
         """What the core gathers from, and the numbers of the records there."""
+        # Another handler may have taken the guard's place since, in a way that leaves no room for it.
+        if self._mapping is None or not _core.install_sigbus_guard():
+            return self._read_in_one_piece(records)
         offsets = self.index.whole
         if offsets is not None:
-            return (self._bytes, offsets, offsets.dtype.itemsize), records
+            return (self._mapping, offsets, offsets.dtype.itemsize), records
         # Where all would be too many, those of these records: where each begins and ends.
         pairs = np.empty(2 * len(records), np.uint64)
-        pairs[0::2], pairs[1::2] = self.index.extents(records, len(self._bytes))
-        return (self._bytes, pairs, 8), np.arange(0, len(pairs), 2, dtype=np.int64)
+        pairs[0::2], pairs[1::2] = self.index.extents(records, self.index.stamp[0])
+        return (self._mapping, pairs, 8), np.arange(0, len(pairs), 2, dtype=np.int64)
+
+    def _read_in_one_piece(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
+        wanted, places = np.unique(records, return_inverse=True)
+        frames = self.read(wanted)
+        if len(frames) < len(wanted):
+            raise _not_copied(self, int(wanted[len(frames)]))
+        ends = np.cumsum([len(frame) for frame in frames], dtype=np.uint64)
+        starts = np.concatenate([np.zeros(1, np.uint64), ends])[: len(frames)]
+        return (b"".join(frames), starts, 8), places.reshape(-1).astype(np.int64)
+
+    def read(self, records: Ids) -> list[bytes]:
+        """The frames of some records, read from the file; those before the first that the file has not."""
+        file_bytes = self.index.stamp[0]
+        begins, ends = self.index.extents(records, file_bytes)
+        frames: list[bytes] = []
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+            try:
+                for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+                    if not begin <= end <= file_bytes:
+                        break
+                    frame = os.pread(descriptor, end - begin, begin)
+                    while 0 < len(frame) < end - begin:  # no more than 2 GiB come at once
+                        more = os.pread(descriptor, end - begin - len(frame), begin + len(frame))
+                        frame = frame + more if more else b""
+                    if len(frame) < end - begin:
+                        break
+                    frames.append(frame)
+            finally:
+                os.close(descriptor)
+        except OSError as failure:
+            raise read_error(self.path, failure) from failure
+        return frames
 
 
-_Opened: TypeAlias = "_Mapped | InflatedShard | RemoteShard"
+_Opened: TypeAlias = "_PlainShard | InflatedShard | RemoteShard"
+
+
+def _not_copied(one: _Opened, record: int) -> RekordError:
+    """The error for a record that is not where the index says, or that could not be read from there."""
+    before, number = one.index.stamp, np.array([record], np.int64)
+    is_listed = record < len(one.index)
+    failure = changed(one.path, before, None)
+    if isinstance(one, _PlainShard):
+        try:
+            now = stamp_of(one.path)
+            if now != before:
+                failure = changed(one.path, before, now)
+            elif is_listed:
+                one.read(number)  # a disk that fails says so to whoever reads
+        except RekordError as other:
+            failure = other
+    offset = int(one.index.begins(number)[0]) if is_listed else None
+    failure.location = failure.location.within(record=record, offset=offset)
+    return failure
 
 
 def only_from_the_front(path: str, compression: str) -> RekordError:
@@ -402,8 +486,13 @@ def only_from_the_front(path: str, compression: str) -> RekordError:
         location=Location(path=path),
         expected="an uncompressed file, or one that rekord compressed, with its index",
         found=f"a {compression} stream without places where reading can begin",
-        do="rekord write OLD NEW, and open NEW; or read in file order",
+        do="rekord rewrite OLD NEW --compression none, and open NEW; or read in file order",
     )
+
+
+def _listed_numbers(numbers: Ids | None) -> list[int] | None:
+    """Numbers as they are pickled: small ones take little room so."""
+    return None if numbers is None else numbers.tolist()
 
 
 def _walked(gathered: Gathered, records: int) -> tuple[bool, bool]:

@@ -21,7 +21,7 @@ from rekord.dataset.index import CHUNK_RECORDS
 from rekord.dataset.indexed import IndexedDecoder
 from rekord.dataset.order import Ids
 from rekord.dataset.recipes import Recipe
-from rekord.dataset.shard_index import ShardIndex, damage
+from rekord.dataset.shard_index import ShardIndex, damage, rebuilt_index
 from rekord.dataset.shards import Shards
 from rekord.engines.job import CutRule
 from rekord.errors import RekordError
@@ -133,7 +133,9 @@ class Frames:
         if shard not in self._ends:
             index = self.index(shard)
             end = index.stamp[0]
-            if index.compression != "none" and len(index):
+            if index.is_front_only:
+                end = index.stream_bytes or rebuilt_index(self._shards.paths[shard]).stream_bytes or 0
+            elif index.compression != "none" and len(index):
                 last = int(self._shards.starts[shard + 1]) - 1
                 gathered = self._shards.gather(np.array([last], np.int64), _core.Pool(0))
                 end = int(index.begins(np.array([len(index) - 1]))[0]) + gathered.size_bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -25,7 +25,8 @@ from rekord.dataset.index import blocks_of, index_path
 from rekord.dataset.indexed import IndexedDecoder
 from rekord.dataset.manifest import FORMAT, Manifest, Origin, SplitPart, shard_name
 from rekord.dataset.order import Ids
-from rekord.dataset.shard_index import stamp_of
+from rekord.dataset.shard_index import shard_index, stamp_of
+from rekord.dataset.unpacked import Unpacked
 from rekord.engines.conversion import Watch
 from rekord.engines.copied import Buffers, Copying, Records, Stretch
 from rekord.engines.encoding import decoded_columns
@@ -171,6 +172,19 @@ def remake(wanted: Remake, watch: Watch | None = None) -> Remade:
             raise
 
 
+def unpacked_bytes(wanted: Remake) -> int:
+    """About how much room is needed meanwhile, for what can only be read from its front."""
+    copied = [one for split in wanted.splits.values() for one in split.shards if not isinstance(one, Linked)]
+    found = {id(one.stretch.records.shards): one.stretch.records for one in copied}
+    return sum(
+        records.frames.end(shard)
+        for records in found.values()
+        if not records.shards.is_told
+        for shard, path in enumerate(records.shards.paths)
+        if shard_index(path).is_front_only
+    )
+
+
 class _Run:
     def __init__(self, wanted: Remake, staging: Staging, watch: Watch | None) -> None:
         self._wanted = wanted
@@ -191,7 +205,10 @@ class _Run:
         calls = [(i, place) for i, place in enumerate(left)]
         # Bytes are read, checked, hashed and written without Python's lock: threads will do. While one of them
         # waits for the disk another one works.
-        with Workers(wanted.workers if wanted.workers == 1 else 2 * wanted.workers) as workers:
+        with (
+            self._unpacking([wanted.splits[name].shards[number] for name, number in left]),
+            Workers(wanted.workers if wanted.workers == 1 else 2 * wanted.workers) as workers,
+        ):
             for i, result in workers.run(None, self._shard, calls, threads=True):
                 if isinstance(result, Exception):
                     raise result
@@ -203,6 +220,20 @@ class _Run:
         show(self._staging, out)
         linked = sum(isinstance(one, Linked) for split in wanted.splits.values() for one in split.shards)
         return Remade(manifest=manifest, linked=linked, written=len(places) - linked, resumed_shards=resumed)
+
+    @contextmanager
+    def _unpacking(self, new: Sequence[NewShard]) -> Iterator[None]:
+        """Let the shards that records are copied from be read in any order."""
+        unpacked = Unpacked(self._staging.spills, self._wanted.storage)
+        read = {id(one.stretch.records.shards): one for one in new if not isinstance(one, Linked)}
+        with ExitStack() as stack:
+            for one in read.values():
+                stack.enter_context(one.stretch.records.shards.unpacking(unpacked))
+            try:
+                yield
+            except BaseException:
+                unpacked.remove()  # else they go with the staging folder
+                raise
 
     def _manifest(self, shards: Mapping[str, Sequence[ShardDone]]) -> Manifest:
         wanted = self._wanted

@@ -48,13 +48,18 @@ class WorkerFeed(Feed):
     def close(self) -> None:
         """Close the newest iterator, and end worker processes that are kept for the next epoch."""
         super().close()
-        self._idle.clear()
+        self._taken()
 
     def _start(self, request: Request, epoch: int, consumed: int) -> Reading[Tensors]:
-        own = [one for one in self._idle if one.process == os.getpid()]
-        processes = own[0] if own else _Processes(request, self._workers)
-        self._idle.clear()
+        processes = self._taken() or _Processes(request, self._workers)
         return _FromProcesses(processes, self._idle, request, epoch, consumed)
+
+    def _taken(self) -> _Processes | None:
+        """Worker processes of this process that are idle; they are not kept any more."""
+        own = [one for one in self._idle if one.process == os.getpid()]
+        # Those of the process that this one was forked from cannot be ended here.
+        self._idle[:] = [one for one in self._idle if one not in own]
+        return own[0] if own else None
 
 
 class _Processes:

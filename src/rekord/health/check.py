@@ -95,6 +95,8 @@ def _checked(
             for item in items:
                 if isinstance(item, Finding):
                     if item.code in OTHER_PAYLOADS and declared is not None:
+                        if declared.kind == "bytes":
+                            continue  # any payload will do
                         _contradicts(item, declared)
                     # That a shard is empty is said of its set, which knows whether the others are.
                     if item.code != "H703" or item.path not in shards:
@@ -124,7 +126,9 @@ def _checked(
 def _rules(place: Place, schema: Schema | None, stack: ExitStack) -> list[Rule]:
     declared = place.schema if schema is None else schema
     rules: list[Rule]
-    if declared is not None:
+    if declared is not None and declared.kind == "bytes":
+        rules = []  # of payloads that are taken as they are nothing is declared
+    elif declared is not None:
         rules = rules_for(declared, tfds=schema is None and place.tfds is not None)
     else:
         rules = rules_without(learn(_sampled(place.paths)))

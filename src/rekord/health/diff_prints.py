@@ -7,6 +7,7 @@ Rows are as wide as there were features when they were written, so that a file o
 
 from __future__ import annotations
 
+import os
 import tempfile
 from typing import IO, TypeAlias
 
@@ -17,6 +18,7 @@ from rekord.errors import RekordError, error
 from rekord.health.diff_digest import mix_column, mix_steps
 from rekord.health.keyed import KeyedBatch
 from rekord.location import Location
+from rekord.storage.files import read_error
 
 MOST_FEATURES = 1024
 """So many features are told apart; the rest are one, since keys in such numbers are data and not names."""
@@ -27,6 +29,8 @@ Words: TypeAlias = npt.NDArray[np.uint32]
 Rows: TypeAlias = npt.NDArray[np.int64]
 
 _OFFSET_WORDS = 2
+_READ_BYTES = 1 << 20
+"""Rows that are this close are read together."""
 
 
 class Features:
@@ -83,15 +87,14 @@ class Prints:
         """The offsets and the prints of some rows, as wide as there are features by now."""
         out = np.zeros((len(rows), _OFFSET_WORDS + len(self._features)), np.uint32)
         if len(rows):
-            assert self._file is not None
-            words = np.memmap(self._file, np.uint32, "r")
-            blocks = np.array(self._blocks)
-            block = np.searchsorted(blocks[:, 0], rows, "right") - 1
-            for number in np.unique(block).tolist():
-                first_row, first_word, width = self._blocks[number]
-                which = block == number
-                begins = first_word + (rows[which] - first_row) * width
-                out[which, :width] = words[begins[:, None] + np.arange(width)]
+            order = np.argsort(rows, kind="stable")
+            ends = [*(first for first, _, _ in self._blocks[1:]), self._rows]
+            cuts = np.searchsorted(rows[order], ends).tolist()
+            for (first_row, first_word, width), begin, end in zip(
+                self._blocks, [0, *cuts], cuts, strict=False
+            ):
+                which = order[begin:end]
+                out[which, :width] = self._block_rows(first_word, width, rows[which] - first_row)
         return np.ascontiguousarray(out[:, :_OFFSET_WORDS]).view(np.int64)[:, 0], out[:, _OFFSET_WORDS:]
 
     def close(self) -> None:
@@ -99,6 +102,34 @@ class Prints:
         if self._file is not None:
             file, self._file = self._file, None
             file.close()
+
+    def _block_rows(self, first_word: int, width: int, rows: Rows) -> Words:
+        """These rows of a block, which are in order. Read and not mapped: what a disk cannot read of a mapped file
+        would end the process."""
+        assert self._file is not None
+        out = np.empty((len(rows), width), np.uint32)
+        rows_at_once = max(1, _READ_BYTES // (4 * width))
+        begin = 0
+        while begin < len(rows):
+            first = int(rows[begin])
+            end = int(np.searchsorted(rows, first + rows_at_once))
+            stretch = np.empty((int(rows[end - 1]) + 1 - first, width), np.uint32)
+            self._read(stretch, 4 * (first_word + first * width))
+            out[begin:end] = stretch[rows[begin:end] - first]
+            begin = end
+        return out
+
+    def _read(self, into: Words, offset: int) -> None:
+        assert self._file is not None
+        left = into.reshape(-1).view(np.uint8).data
+        try:
+            while left:
+                count = os.preadv(self._file.fileno(), [left], offset)
+                if not count:
+                    raise OSError("the file of prints is shorter than what was written to it")
+                left, offset = left[count:], offset + count
+        except OSError as failure:
+            raise read_error(tempfile.gettempdir(), failure) from failure
 
     def _keep(self, prints: Words) -> int:
         first, width = self._rows, prints.shape[1]

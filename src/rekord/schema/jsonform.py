@@ -24,6 +24,7 @@ from rekord.schema.feature import (
     Int64,
     Label,
     Mask,
+    Payload,
     Sparse,
     Tensor,
     Text,
@@ -32,7 +33,8 @@ from rekord.schema.refuse import near_miss, refuse, shown
 
 VERSION = 1
 TYPES: dict[str, type[Feature]] = {
-    kind.__name__: kind for kind in (Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text)
+    kind.__name__: kind
+    for kind in (Boxes, Bytes, Float32, Image, Int64, Label, Mask, Payload, Sparse, Tensor, Text)
 }
 _GROUPS = ("features", "context", "steps")
 _NO_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}

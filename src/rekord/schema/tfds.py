@@ -19,7 +19,7 @@ from rekord.location import Location
 from rekord.schema.base import Feature
 from rekord.schema.dtypes import dtype_name
 from rekord.schema.feature import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text
-from rekord.schema.refuse import shown
+from rekord.schema.refuse import not_examples, shown
 from rekord.schema.schema import Schema
 from rekord.schema.shapes import Shape
 from rekord.schema.tfds_features import FLAT_VALUES, ROW_LENGTHS, schema_from_features
@@ -203,6 +203,8 @@ def unfit(column: str, expected: str, found: str) -> RekordError:
 
 def _features(schema: Schema) -> dict[str, Any]:
     """A feature of TFDS for each record key, or for all keys of a ragged column."""
+    if schema.kind == "bytes":
+        raise not_examples("TFDS")
     if schema.is_sequence:
         first = next(iter(schema.steps), None) or next(iter(schema.context), "steps")
         raise unfit(first, "Examples", "a schema of SequenceExamples")

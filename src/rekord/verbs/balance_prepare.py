@@ -234,7 +234,8 @@ def _chosen_splits(old: Old, asked: object) -> list[str]:
 
 
 def _draw(split: Split, asked: Asked) -> Draw:
-    split._shards.check_any_order()
+    if asked.method == "smote":
+        split._shards.check_any_order()  # neighbours are looked up by number
     records = labelled(split, asked.by)
     grow = asked.method != "undersample"
     after = targets(asked.sampling_strategy, records.classes, records.values_of_records, grow=grow)

@@ -209,7 +209,12 @@ def _listed_index(path: str, found: ShardIndex) -> bytes | None:
         str(listed.expected.digest),
     )
     if made.checksums != list(listed.expected.checksums or ()):
-        raise index_mismatch(path, f"the index that {MANIFEST} lists", "another one, made of the records")
+        raise index_mismatch(
+            path,
+            f"the index that {MANIFEST} lists",
+            "another one, made of the records",
+            do=f"rekord check {os.path.dirname(path) or '.'}",
+        )
     return made.data
 
 
