@@ -191,7 +191,7 @@ class _FileScan:
         if own.keys > _MOST_KEYS:
             yield self._too_many_keys(stretch, index, own.keys)
             return
-        merged = first.dialect.widened(*refusal) or self._merged(first.dialect, own)
+        merged = first.dialect.widened(*refusal, own) or self._merged(first.dialect, own)
         while merged is not None:
             # A wider dialect takes the place of the narrower one, whose rows go out first.
             yield from self._given_out([first])
@@ -203,7 +203,7 @@ class _FileScan:
             if taken:
                 return
             assert again is not None
-            first, merged = wider, wider.dialect.widened(*again) or self._merged(wider.dialect, own)
+            first, merged = wider, wider.dialect.widened(*again, own) or self._merged(wider.dialect, own)
         if len(self._speakers) >= _MOST_DIALECTS:
             yield from self._given_out([self._speakers.pop()])
         other = Speaker(own, self._pool)

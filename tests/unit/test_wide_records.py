@@ -1,0 +1,199 @@
+"""Records with thousands of keys: cost grows with their number, not with its square, and what is shown is bounded."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rekord as rk
+from rekord.cli.main import run
+from rekord.cli.query_table import SHOWN_COLUMNS
+from rekord.errors import UsageError
+from rekord.feeds import sql_answer
+from rekord.testing import damage, wire
+
+FEW, MANY = 200, 800
+MOST_GROWTH = 5.0
+"""Four times as many keys may take so many times as many calls; a quadratic step would take 16 times as many."""
+
+
+def row(keys: int, *, prefix: str = "key") -> dict[str, Any]:
+    kinds: list[Any] = [[1], [0.5], [b"abc"]]
+    return {f"{prefix}_{i:06d}": kinds[i % 3] for i in range(keys)}
+
+
+def record_file(folder: Path, keys: int, *, name: str = "a") -> Path:
+    path = folder / f"{name}{keys}.tfrecord"
+    path.write_bytes(damage.frames([wire.example_bytes(row(keys))] * 2))
+    return path
+
+
+def work_of(action: Callable[[], object]) -> int:
+    """How many lines of Python an action runs in this thread: the same each time, unlike its duration."""
+    lines = 0
+
+    def count(frame: Any, event: str, argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def growth(tmp_path: Path, action: Callable[[Path], object]) -> float:
+    """How many times as much work a file of MANY keys is as one of FEW."""
+    few, many = record_file(tmp_path, FEW), record_file(tmp_path, MANY)
+    action(few)  # what is imported and compiled only once counts for neither
+    return work_of(lambda: action(many)) / work_of(lambda: action(few))
+
+
+def export_to(form: str) -> Callable[[Path], object]:
+    return lambda path: rk.export(path, path.with_suffix(f".{form}"), overwrite=True)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        pytest.param(lambda path: rk.infer(path), id="infer"),
+        pytest.param(lambda path: list(rk.open(path).batches(2)), id="batches"),
+        pytest.param(lambda path: list(rk.open(path).batches(2, columns=["key_000001"])), id="one column"),
+        pytest.param(lambda path: rk.open(path).to_arrow(), id="to_arrow"),
+        pytest.param(lambda path: rk.open(path).sql("select * from records"), id="select all"),
+        pytest.param(lambda path: rk.open(path).sql("select key_000001 from records"), id="select one"),
+        pytest.param(lambda path: rk.check(path), id="check"),
+        pytest.param(lambda path: rk.doctor(path), id="doctor"),
+        pytest.param(lambda path: rk.stats(path), id="stats"),
+        pytest.param(lambda path: rk.diff(path, path), id="diff"),
+        pytest.param(lambda path: run(["show", str(path)]), id="show"),
+        pytest.param(lambda path: run(["show", str(path), "--json"]), id="show json"),
+        pytest.param(lambda path: run(["reader", str(path), "--for", "tensorflow"]), id="reader"),
+        pytest.param(export_to("parquet"), id="parquet"),
+        pytest.param(export_to("jsonl"), id="jsonl"),
+    ],
+)
+def test_the_work_grows_with_the_number_of_keys(tmp_path: Path, action: Callable[[Path], object]) -> None:
+    assert growth(tmp_path, action) <= MOST_GROWTH
+
+
+def test_the_work_grows_with_the_number_of_records_that_bring_keys_of_their_own(tmp_path: Path) -> None:
+    def own_keys(records: int) -> Path:
+        path = tmp_path / f"{records}.tfrecord"
+        rows = [row(10, prefix=f"key_{i}") for i in range(records)]
+        path.write_bytes(damage.frames([wire.example_bytes(one) for one in rows]))
+        return path
+
+    few, many = own_keys(15), own_keys(60)
+    rk.doctor(few)
+    # A little is left that grows faster: a dialect is widened up to 64 times. It was 11 with all keys in every batch.
+    found = work_of(lambda: rk.doctor(many)) / work_of(lambda: rk.doctor(few))
+    assert found <= 6
+
+
+def test_a_record_with_more_values_under_every_key_is_taken_at_once(tmp_path: Path) -> None:
+    def path_of(keys: int) -> Path:
+        path = tmp_path / f"{keys}.tfrecord"
+        rows: list[dict[str, Any]] = [{f"key_{i}": [1] * n for i in range(keys)} for n in (1, 2)]
+        path.write_bytes(damage.frames([wire.example_bytes(one) for one in rows]))
+        return path
+
+    few, many = path_of(100), path_of(400)
+    rk.check(few)
+    found = work_of(lambda: rk.check(many)) / work_of(lambda: rk.check(few))
+    assert found <= MOST_GROWTH
+
+
+@pytest.mark.parametrize("keys", [999, 1000, 1001, 3500])
+def test_show_prints_at_most_a_thousand_features(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], keys: int
+) -> None:
+    path = record_file(tmp_path, keys)
+    assert run(["show", str(path), "--record", "1"]) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert "record 1" in heading
+    shown = [line.split()[0] for line in lines if line.startswith("  key_")]
+    assert shown == sorted(row(keys))[:1000]
+    plural = "s" if keys > 1001 else ""
+    assert lines[len(shown) :] == (
+        [f"  … and {keys - 1000:,} more feature{plural} (--json shows all)"] if keys > 1000 else []
+    )
+
+
+def test_json_shows_every_feature(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = record_file(tmp_path, 1500)
+    assert run(["show", str(path), "--json", "--record", "0"]) == 0
+    (record,) = json.loads(capsys.readouterr().out)["records"]
+    assert list(record["features"]) == sorted(row(1500))
+
+
+def test_a_leaf_of_a_parquet_file_belongs_to_the_longest_column_that_fits() -> None:
+    from rekord.verbs.exports.tables import _top
+
+    columns = {"a", "a.b", "c.d"}
+    assert [
+        _top(path, columns) for path in ("a", "a.b", "a.list.element", "a.b.list.element", "c.d", "e.f")
+    ] == [
+        "a",
+        "a.b",
+        "a",
+        "a.b",
+        "c.d",
+        "",
+    ]
+
+
+def test_diff_compares_records_with_too_many_keys(tmp_path: Path) -> None:
+    narrow = wire.example_bytes({"label": [1]})
+    same, changed = row(4097), {**row(4097), "key_000000": [2]}
+    a, b = tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"
+    a.write_bytes(damage.frames([narrow, wire.example_bytes(same), wire.example_bytes(same)]))
+    b.write_bytes(damage.frames([narrow, wire.example_bytes(same), wire.example_bytes(changed)]))
+    found = rk.diff(a, b)
+    assert not found.same
+    assert (found.records.added, found.records.removed) == (1, 1)
+    assert rk.diff(a, a).same
+    assert "records with too many keys (H727) in A: 2; compared byte by byte" in found.remarks
+
+
+def test_stats_say_why_records_with_too_many_keys_are_not_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = record_file(tmp_path, 4097)
+    found = rk.stats(path)
+    assert found.not_counted == 2
+    assert [one.code for one in found.foreign] == ["H727", "H727"]
+    run(["stats", str(path)])
+    assert "not counted: 2 records (a record has too many keys to be looked into)" in capsys.readouterr().out
+
+
+def test_a_query_over_too_many_columns_names_the_ones_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_answer, "MOST_COLUMNS", FEW - 1)
+    path = record_file(tmp_path, FEW)
+    assert rk.query(path, "select key_000000 from records").to_pydict() == {"key_000000": [1, 1]}
+    assert rk.query(path, "select count(*) as n from records").to_pydict() == {"n": [2]}
+    with pytest.raises(UsageError) as failure:
+        rk.query(path, "select * from records")
+    assert (failure.value.code, failure.value.found) == ("U680", f"{FEW} columns")
+    with pytest.raises(UsageError) as failure:
+        rk.query(path, "select key_00000x from records")
+    assert failure.value.likely == "`key_000000` is meant by `key_00000x`"
+
+
+def test_a_table_shows_its_first_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = record_file(tmp_path, FEW)
+    assert run(["query", str(path), "select * from records", "--format", "table"]) == 0
+    said = capsys.readouterr()
+    assert [len(line.split()) for line in said.out.splitlines()] == [SHOWN_COLUMNS] * 3
+    assert f"the first {SHOWN_COLUMNS} of {FEW} columns: -o FILE.csv has all of them" in said.err
