@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import signal
+import threading
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -263,3 +266,75 @@ def test_neither_loader_nor_iterator_can_be_pickled(split: rk.Split, what: str) 
     with pytest.raises(rk.UsageError) as caught:
         pickle.dumps(loader if what == "loader" else iter(loader))
     assert caught.value.code == "U607"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_stop_iteration_in_a_function_is_an_error_and_not_the_end(split, way, shuffle) -> None:
+    left = iter(range(3))
+
+    def run_out(batch: Any) -> Any:
+        next(left)
+        return batch
+
+    loader = split.batches(8, shuffle=shuffle, map=run_out, **way)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(loader)
+    assert loader.state_dict()["epoch"] == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_before_a_function_fails_are_delivered(split, way, shuffle) -> None:
+    plain = numbers(split.batches(8, shuffle=shuffle))
+
+    def fail(batch: Any) -> Any:
+        if batch["n"].tolist() == plain[3]:
+            raise ValueError("the fourth batch")
+        return batch
+
+    loader = split.batches(8, shuffle=shuffle, map=fail, **way)
+    delivered: list[list[int]] = []
+    with pytest.raises(ValueError, match="the fourth batch"):
+        delivered.extend(batch["n"].tolist() for batch in loader)
+    assert delivered == plain[:3]
+    assert loader.state_dict()["consumed"] == 24
+
+
+def test_an_iterator_that_is_never_used_takes_nothing_from_another(split) -> None:
+    loader = split.batches(8, shuffle=True)
+    running, unused = iter(loader), iter(loader)
+    next(running)
+    assert (running.epoch, running.state_dict()["consumed"]) == (0, 8)
+    assert (unused.epoch, unused.state_dict()["consumed"]) == (1, 0)
+    assert unused.state_dict()["epoch"] == 1
+    loader.close()
+    assert next(running, None) is None
+    assert flat(unused) == flat(split.batches(8, shuffle=True, epoch=1))
+
+
+@pytest.mark.concurrency
+def test_an_interrupt_does_not_wait_for_a_function_that_hangs(split) -> None:
+    release, has_begun = threading.Event(), threading.Event()
+
+    def hang(batch: Any) -> Any:
+        has_begun.set()
+        assert release.wait(300)
+        return batch
+
+    def interrupt() -> None:
+        assert has_begun.wait(300)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    gc.collect()
+    gc.disable()  # an interrupt that Python raises in a finalizer is lost
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(split.batches(8, shuffle=True, map=hang, threads=2)))
+        assert not release.is_set()  # it still hangs, and nobody waited for it
+    finally:
+        gc.enable()
+        release.set()
+        interrupting.join()

@@ -290,7 +290,7 @@ class ThreadedBatches(Generic[Made]):
         files = _Files(shards, pool, reuse=False, begin=begin)
         idle: list[_Decoder] = []
 
-        def decode(jobs: list[Job]) -> deque[Made | RekordError]:
+        def decode(jobs: list[Job]) -> deque[Made | BaseException]:
             try:
                 decoder = idle.pop()
             except IndexError:
@@ -298,10 +298,17 @@ class ThreadedBatches(Generic[Made]):
             decoded = [result for job in jobs for result in _decode_job(decoder, job)]
             # Not after a failure of ours, such as a lack of memory: it may hold half a batch.
             idle.append(decoder)
-            return deque([each if isinstance(each, RekordError) else after(*each) for each in decoded])
+            made: deque[Made | BaseException] = deque()
+            for result in decoded:
+                try:
+                    made.append(result if isinstance(result, RekordError) else after(*result))
+                except BaseException as failure:  # raised after the batches before it are delivered
+                    made.append(failure)
+                    break
+            return made
 
         count, ahead = sensible(threads, prefetch)
-        self._work: OrderedWork[list[Job], deque[Made | RekordError]] = OrderedWork(
+        self._work: OrderedWork[list[Job], deque[Made | BaseException]] = OrderedWork(
             _Jobs(files, batch_size).take,
             decode,
             threads=count,
@@ -315,7 +322,7 @@ class ThreadedBatches(Generic[Made]):
         while not self._ready:
             self._ready = next(self._work)
         result = self._ready.popleft()
-        if isinstance(result, RekordError):
+        if isinstance(result, BaseException):
             raise result
         made: Made = result
         return made

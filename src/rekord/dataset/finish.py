@@ -31,7 +31,7 @@ class Finish:
             batch = _filled(batch, self.fill)
         if self.pad is not None:
             batch = {name: _padded(name, column, self.pad.get(name)) for name, column in batch.items()}
-        return batch if self.map is None else _checked_batch(self.map(batch))
+        return batch if self.map is None else _checked_batch(_mapped(self.map, batch))
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,14 @@ class _Then:
 
     def __call__(self, batch: Batch) -> Any:
         return self.last(_checked_batch(self.first(batch)))
+
+
+def _mapped(function: Callable[[Batch], Any], batch: Batch) -> Any:
+    try:
+        return function(batch)
+    except StopIteration as failure:
+        # Whoever iterates would take it for the end of the epoch (PEP 479 does the same for generators).
+        raise RuntimeError("the function for `map` raised StopIteration") from failure
 
 
 def finisher(

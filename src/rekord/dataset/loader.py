@@ -80,7 +80,6 @@ class Loader(Iterable[T]):
     def __iter__(self) -> LoaderIterator[T]:
         iterator = LoaderIterator(self)
         self._newest = iterator._progress
-        self._iterator = weakref.ref(iterator)
         return iterator
 
     @property
@@ -133,7 +132,7 @@ class Loader(Iterable[T]):
         is the start of the next epoch.
         """
         state = self._newest.state()
-        return (self._request.state(*self._upcoming()) if state is None else state).to_dict()
+        return (self._upcoming_state() if state is None else state).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next `iter()` resume there, with any rank, world, batch size, columns and threads.
@@ -145,7 +144,7 @@ class Loader(Iterable[T]):
         self._go_to(loaded.epoch, loaded.consumed)
 
     def close(self) -> None:
-        """Close the newest iterator. The next `iter()` starts as usual."""
+        """Close the iterator that last began to read. The next `iter()` starts as usual."""
         iterator = None if self._iterator is None else self._iterator()
         if iterator is not None:
             iterator.close()
@@ -172,6 +171,9 @@ class Loader(Iterable[T]):
     def _upcoming(self) -> tuple[int, int]:
         """The epoch that the next iterator takes, and where in it."""
         return self._next
+
+    def _upcoming_state(self) -> State:
+        return self._request.state(*self._upcoming())
 
     def _claim(self) -> tuple[Request, int, int]:
         """The same with what is read, for the iterator that takes it now."""
@@ -221,14 +223,18 @@ class LoaderIterator(Iterator[T], Generic[T]):
             self._progress.finished = True
             self.close()
             raise
-        except BaseException:
+        except Exception:
             self.close()  # what has failed does not continue
+            raise
+        except BaseException:
+            # An interrupt waits for no thread: those of a reading that is dropped end by themselves.
+            self._reading, self._ended = None, True
             raise
 
     def state_dict(self) -> dict[str, Any]:
         """Where it is, in the form of the loader's `state_dict()`."""
         state = self._progress.state()
-        return self._loader.state_dict() if state is None else state.to_dict()
+        return (self._loader._upcoming_state() if state is None else state).to_dict()
 
     def close(self) -> None:
         """Stop early: files are closed, threads ended and waited for."""
@@ -252,6 +258,7 @@ class LoaderIterator(Iterator[T], Generic[T]):
         progress = self._progress
         progress.request, progress.epoch, progress.consumed = request, epoch, consumed
         self._loader._newest = progress
+        self._loader._iterator = weakref.ref(self)
         self._process = os.getpid()
         self._reading = self._loader._start(request, epoch, consumed)
         return self._reading
