@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import rekord as rk
 from rekord.cli.main import run
 from rekord.testing import corrupt_payload, example_bytes, frames
+from rekord.verbs.record_list import record_list
 
 SCHEMA = rk.Schema({"x": rk.Int64(range=(0, 1000)), "label": rk.Label(["cat", "dog"])})
 
@@ -300,3 +302,39 @@ def test_a_file_outside_of_the_manifest_has_no_split(path):
     found = [one for one in rk.check(path).findings if one.path and one.path.endswith("extra.tfrecord")]
     assert found
     assert {(one.split, one.split_record) for one in found} == {(None, None)}
+
+
+def test_a_feature_called_split_is_not_taken_for_the_split(tmp_path: Path) -> None:
+    answer = tmp_path / "answer.json"
+    answer.write_text(json.dumps({"columns": ["split", "_record"], "rows": [["train", 3]]}))
+    with pytest.raises(rk.UsageError) as caught:
+        record_list(answer)
+    assert (caught.value.code, caught.value.location.path) == ("U648", str(answer))
+    assert caught.value.expected == "the columns `_split` and `_record`"
+
+
+@pytest.mark.parametrize(
+    "text", ['[["train", 3], ["val", 1]]', '[\n {"split": "train", "record": 3},\n ["val", 1]\n]']
+)
+def test_a_json_list_of_pairs_is_a_list(tmp_path: Path, text: str) -> None:
+    (tmp_path / "list.json").write_text(text)
+    assert [one.pair for one in record_list(tmp_path / "list.json").records] == [("train", 3), ("val", 1)]
+
+
+def test_an_empty_json_list_names_no_record(tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text("[]")
+    assert record_list(tmp_path / "list.json").records == ()
+
+
+def test_only_errors_of_check_are_listed(tmp_path: Path) -> None:
+    places = [("error", 1), ("warning", 2), ("note", 3)]
+    findings = [
+        {"code": "H751", "severity": severity, "record": n, "split": "train", "split_record": n}
+        for severity, n in places
+    ]
+    (tmp_path / "check.json").write_text(json.dumps({"ok": False, "findings": findings}))
+    found = record_list(tmp_path / "check.json")
+    assert [one.pair for one in found.records] == [("train", 1)]
+    assert found.notes == (
+        f"{tmp_path / 'check.json'} has 2 warnings and notes: only records with errors are listed",
+    )

@@ -20,9 +20,10 @@ from rekord.verbs.remaking import Old
 
 RecordPairs: TypeAlias = "str | os.PathLike[str] | Iterable[tuple[str, int]]"
 
-_SPLIT = ("_split", "split")
-_RECORD = ("_record", "split_record", "record")
-"""The names of columns, best first: in findings of `check`, `record` counts in the file."""
+_SQL_NAMES = ("_split", "_record")
+_NAMES = (_SQL_NAMES, ("split", "split_record"), ("split", "record"))
+"""The names that two columns have together, best first: in findings of `check`, `record` counts in the file.
+A feature may be called `split` too, so names of different pairs are never combined."""
 _MOST_DIGITS = 18
 
 
@@ -168,6 +169,9 @@ def _from_json(path: str, text: str, notes: list[str]) -> Iterator[ListedRecord]
         yield from _from_findings(path, document, notes)
     elif isinstance(document, dict) and {"columns", "rows"} <= set(document):
         yield from _from_answer(path, document)
+    elif isinstance(document, list) and all(isinstance(one, (dict, list)) for one in document):
+        for one in document:
+            yield _from_json_value(path, None, one)
     else:
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip():
@@ -176,23 +180,29 @@ def _from_json(path: str, text: str, notes: list[str]) -> Iterator[ListedRecord]
 
 def _from_findings(path: str, document: Mapping[str, Any], notes: list[str]) -> Iterator[ListedRecord]:
     complete = not document.get("not_listed")
+    left_out = 0
     for one in document["findings"]:
         if not isinstance(one, dict):
             raise _refused(path, None, "findings as `rekord check --json` prints them", shown(one))
         if one.get("record") is None:
             continue  # about a file, or a split
+        if one.get("severity", "error") != "error":
+            left_out += 1
+            continue
         if one.get("split") is None or one.get("split_record") is None:
             found = f"{one.get('code')} at record {one['record']} of {one.get('path')}"
             raise _refused(path, None, "findings with `split` and `split_record`", found[:120])
         yield _listed(path, None, one["split"], one["split_record"])
         complete = complete and one.get("count") in (None, 1)
+    if left_out:
+        notes.append(f"{path} has {left_out:,} warnings and notes: only records with errors are listed")
     if not complete:
         notes.append(f"{path} does not name every record with a finding: check the new dataset again")
 
 
 def _from_answer(path: str, document: Mapping[str, Any]) -> Iterator[ListedRecord]:
     columns, rows = document["columns"], document["rows"]
-    named = _columns(columns) if isinstance(columns, list) else None
+    named = _columns(columns, (_SQL_NAMES,)) if isinstance(columns, list) else None
     if named is None or not isinstance(rows, list):
         raise _refused(path, None, "the columns `_split` and `_record`", shown(columns))
     for row in rows:
@@ -206,19 +216,25 @@ def _from_json_line(path: str, number: int, line: str) -> ListedRecord:
         one = json.loads(line)
     except (ValueError, RecursionError):
         raise _refused(path, number, "JSON, one document or one a line", repr(line.strip()[:40])) from None
+    return _from_json_value(path, number, one)
+
+
+def _from_json_value(path: str, number: int | None, one: Any) -> ListedRecord:
     if isinstance(one, dict) and (named := _columns(list(one))) is not None:
         values = list(one.values())
         return _listed(path, number, values[named[0]], values[named[1]])
     if isinstance(one, list) and len(one) == 2:
         return _listed(path, number, *one)
-    raise _refused(path, number, '{"split": "train", "record": 3}, or ["train", 3]', repr(line.strip()[:40]))
+    raise _refused(path, number, '{"split": "train", "record": 3}, or ["train", 3]', repr(json.dumps(one)[:40]))
 
 
-def _columns(names: Sequence[Any]) -> tuple[int, int] | None:
+def _columns(names: Sequence[Any], pairs: Sequence[tuple[str, str]] = _NAMES) -> tuple[int, int] | None:
     """Where the split and the number stand among columns; None where they are not named."""
     lower = [name.strip().casefold() if isinstance(name, str) else "" for name in names]
-    found = [next((lower.index(one) for one in some if one in lower), None) for some in (_SPLIT, _RECORD)]
-    return None if None in found else (found[0], found[1])  # type: ignore[return-value]
+    for split, record in pairs:
+        if split in lower and record in lower:
+            return lower.index(split), lower.index(record)
+    return None
 
 
 def _listed(path: str, line: int | None, split: Any, record: Any) -> ListedRecord:
