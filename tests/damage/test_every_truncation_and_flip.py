@@ -186,6 +186,7 @@ def test_claimed_lengths_cost_no_memory_of_any_kind(
     ]
     program = """
 import resource, sys, rekord as rk
+rk.check  # what it needs is loaded now, before there is a limit
 limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (64 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 for path in sys.argv[1:]:
