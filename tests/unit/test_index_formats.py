@@ -275,3 +275,17 @@ def test_what_cannot_be_meant_is_refused(file: Path, options: dict[str, str], co
     with pytest.raises(rk.UsageError) as caught:
         index(file, **options)  # type: ignore[arg-type]
     assert caught.value.code == code
+
+
+def test_an_index_of_a_file_that_was_written_again_is_not_believed(tmp_path: Path) -> None:
+    """Of the same size, with its last record in the same place: only the time of the change differs."""
+    path = tmp_path / "x.tfrecord"
+    two, three = [b"a" * 56, b"z"], [b"b" * 20, b"c" * 20, b"z"]
+    assert len(frames(two)) == len(frames(three))
+    path.write_bytes(frames(two))
+    os.utime(path, ns=(1, 1))
+    index(path)
+    path.write_bytes(frames(three))
+    os.utime(path, ns=(2, 2))
+    assert len(rk.open(path, kind="bytes")["all"]) == 3
+    assert rk.open(path, kind="bytes")["all"][1]["payload"] == b"c" * 20

@@ -7,6 +7,7 @@ import json
 import os
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -324,3 +325,30 @@ def test_a_column_of_texts_can_be_kept_in_the_index(tmp_path: Path) -> None:
     table, _ = index_of(tmp_path / "data", "train-00000-of-00001.tfrecord")
     assert table["name"].to_pylist() == [row["name"] for row in rows]
     assert table["v"].to_pylist() == [list(range(i % 3)) for i in range(20)]
+
+
+def _dangling(path: Path) -> None:
+    path.symlink_to("nowhere.json")
+
+
+@pytest.mark.parametrize(
+    ("replace", "code"),
+    [
+        (os.mkfifo, "X503"),
+        (Path.mkdir, "X503"),
+        (_dangling, "X501"),
+        (lambda path: path.symlink_to(path), "X503"),
+    ],
+    ids=["pipe", "folder", "dangling link", "loop"],
+)
+def test_what_stands_in_the_place_of_a_manifest_is_not_ignored(
+    tmp_path: Path, replace: Callable[[Path], Any], code: str
+) -> None:
+    rk.write([{"n": 1}], tmp_path / "data", progress=False)
+    path = tmp_path / "data" / "rekord.json"
+    path.unlink()
+    replace(path)
+    with pytest.raises(rk.DatasetError) as caught:
+        rk.open(tmp_path / "data")
+    assert (caught.value.code, caught.value.location.path) == (code, str(path))
+    assert [(one.code, one.path) for one in rk.check(tmp_path / "data").findings] == [(code, str(path))]

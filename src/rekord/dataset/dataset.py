@@ -15,7 +15,7 @@ from rekord.dataset.compact_manifest import CompactManifest, CompactSplit, Liste
 from rekord.dataset.index import Stamp
 from rekord.dataset.infer import WHOLE_PAYLOAD, Kind, check_kind
 from rekord.dataset.lazy_schema import LazySchema
-from rekord.dataset.manifest import check_shard, manifest_path
+from rekord.dataset.manifest import check_shard, has_manifest, manifest_path
 from rekord.dataset.names import check_complete, splits_of
 from rekord.dataset.read import PathLike, record_files
 from rekord.dataset.shards import Shards
@@ -76,7 +76,7 @@ def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Data
     if not isinstance(path, (str, os.PathLike)):
         return None
     folder = os.fspath(path)
-    if not isinstance(folder, str) or kind_of(manifest_path(folder)) != "file":
+    if not isinstance(folder, str) or not has_manifest(folder):
         return None
     manifest = compact_manifest(folder)
     if schema is None:

@@ -18,8 +18,9 @@ import msgspec
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.refuse import shown
-from rekord.storage.anywhere import ANYWHERE
+from rekord.storage.anywhere import ANYWHERE, kind_of
 from rekord.storage.files import Stat, Storage, read_file
+from rekord.storage.remote import is_remote
 
 MANIFEST = "rekord.json"
 FOLDER = ".rekord"
@@ -200,6 +201,12 @@ def _version_1(manifest: Manifest) -> _Manifest1:
 def manifest_path(folder: str) -> str:
     """Where the manifest of a dataset lies."""
     return os.path.join(folder, MANIFEST)
+
+
+def has_manifest(folder: str) -> bool:
+    """Whether anything has the manifest's name: a dangling link is a lost manifest, not a folder without one."""
+    path = manifest_path(folder)
+    return kind_of(path) == "file" if is_remote(path) else os.path.lexists(path)
 
 
 def read_manifest(folder: str, storage: Storage = ANYWHERE) -> Manifest:

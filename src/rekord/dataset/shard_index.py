@@ -341,8 +341,8 @@ def _written(path: str, stamp: Stamp, compression: str) -> ShardIndex | None:
 def _fitting(path: str, stamp: Stamp, file: IndexFile, origin: Origin, compression: str) -> ShardIndex | None:
     """An index file as an index of the shard; None where the two do not fit together."""
     facts = file.facts
-    if facts.file_bytes is not None and facts.file_bytes != stamp[0]:
-        return None
+    if facts.file_bytes not in (None, stamp[0]) or facts.mtime_ns not in (0, stamp[1]):
+        return None  # of the file as it was
     points = None
     if compression != "none" and facts.flush_points is not None:
         points = tuple(FlushPoint(*pair) for pair in facts.flush_points)

@@ -176,7 +176,7 @@ def _index_file(path: str, target: str, format: Format) -> tuple[int, bool]:
         raise _changed(path)
     size_bytes = found.stamp[0]
     if format == "rekord":
-        content = listed or offsets_file(found.offsets, file_bytes=size_bytes)
+        content = listed or offsets_file(found.offsets, file_bytes=size_bytes, mtime_ns=found.stamp[1])
     else:
         content = text_index(found.offsets, size_bytes)
         if _holds(target, content):

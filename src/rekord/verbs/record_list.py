@@ -225,7 +225,9 @@ def _from_json_value(path: str, number: int | None, one: Any) -> ListedRecord:
         return _listed(path, number, values[named[0]], values[named[1]])
     if isinstance(one, list) and len(one) == 2:
         return _listed(path, number, *one)
-    raise _refused(path, number, '{"split": "train", "record": 3}, or ["train", 3]', repr(json.dumps(one)[:40]))
+    raise _refused(
+        path, number, '{"split": "train", "record": 3}, or ["train", 3]', repr(json.dumps(one)[:40])
+    )
 
 
 def _columns(names: Sequence[Any], pairs: Sequence[tuple[str, str]] = _NAMES) -> tuple[int, int] | None:

@@ -15,7 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from rekord.dataset.manifest import MANIFEST, Manifest, check_shard, manifest_path, read_manifest, tagged
+from rekord.dataset.manifest import (
+    MANIFEST,
+    Manifest,
+    check_shard,
+    has_manifest,
+    manifest_path,
+    read_manifest,
+    tagged,
+)
 from rekord.errors import RekordError, located
 from rekord.health.finding import Finding
 from rekord.health.keyed import KeyedBatch
@@ -61,7 +69,7 @@ class Listing:
 def read_listing(folder: str) -> Listing | Finding | None:
     """The manifest of a folder; a finding where it cannot be used, None where there is none."""
     path = manifest_path(folder)
-    if not os.path.isfile(path):
+    if not has_manifest(folder):
         return None
     try:
         manifest = read_manifest(folder)
