@@ -318,6 +318,7 @@ CODES: dict[str, str] = {
     "U681": "a query may only read the records that it is given",
     "U682": "a query failed while it ran",
     "U683": "an answer cannot be written in this way",
+    "U684": "the records have too many columns for this query",
     # U670 to U676: what `export` was asked for
     "U670": "there is something where an export would go",
     "U671": "an export would replace the dataset that it is made of",

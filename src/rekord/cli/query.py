@@ -109,9 +109,13 @@ def query(
 def _say_table(answer: Answer, rows: int) -> None:
     from rekord.cli.query_table import shown
 
-    lines, more = shown(answer, rows, out.is_terminal(sys.stdout))
+    lines, more, hidden = shown(answer, rows, out.is_terminal(sys.stdout))
     for line in lines:
         out.say(*line)
+    if hidden:
+        out.tell(
+            f"… and {count(hidden, 'more column')}: select those that matter, or -o FILE.csv has all of them"
+        )
     if more:
         out.tell(f"the first {count(rows, 'row')}: --rows shows more, -o FILE.csv has all of them")
 

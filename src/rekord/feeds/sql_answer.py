@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rekord.feeds.sql_engine import Runner, check_statement, connect, duckdb, explained, no_table
+from rekord.feeds.sql_engine import (
+    MOST_COLUMNS,
+    Runner,
+    check_statement,
+    connect,
+    duckdb,
+    explained,
+    no_table,
+    too_wide,
+)
 from rekord.feeds.sql_plan import choose_records, planned
 from rekord.feeds.sql_simple import Simple, simple_query
 from rekord.feeds.sql_tables import Part, Table, quoted_text, record_kinds, table_columns
@@ -177,6 +186,8 @@ def _names(splits: Sequence[Split]) -> dict[str, Sequence[Split]]:
 
 def _asked(splits: Sequence[Split], names: dict[str, Sequence[Split]], sql: str) -> list[Table]:
     """The tables that a query names, with all of their columns."""
+    if splits[0]._map is None and len(splits[0].schema) > MOST_COLUMNS:
+        raise too_wide(list(splits[0].schema))
     kinds = record_kinds(splits[0])
     columns = table_columns(dict(splits[0].schema.items()) if splits[0]._map is None else None, kinds, sql)
     parts = {id(split): Part(split, kinds) for split in splits}

@@ -18,6 +18,8 @@ from rekord.schema.refuse import near_miss
 
 _EXAMPLE = 'rekord query PATH "select label, count(*) from records group by 1"'
 _SHOWN, _OF_DATA = 200, 60
+MOST_COLUMNS = 4096
+"""As many as `check` takes for names of columns. The time that DuckDB needs to plan grows with their square."""
 _AT = re.compile(r"^LINE \d+: ", re.MULTILINE)
 _PHYSICAL = re.compile(r"\brk(\d+)c(\d+)\b")
 
@@ -187,6 +189,17 @@ def explained(failure: Exception, names: dict[tuple[int, int], str]) -> RekordEr
 def cannot(expected: str, found: str, *, likely: str | None = None, do: str = _EXAMPLE) -> RekordError:
     """The error for a text that is no query over the records."""
     return error("U680", expected=expected, found=found, likely=likely, do=do)
+
+
+def too_wide(names: Sequence[str]) -> RekordError:
+    """The error for a query over all columns, where DuckDB would take far longer for each with their number."""
+    two = ", ".join('"' + name.replace('"', '""') + '"' for name in names[:2] if len(name) <= _OF_DATA)
+    return error(
+        "U684",
+        expected=f"at most {MOST_COLUMNS:,} columns, or a query over one table that names the columns it needs",
+        found=f"{len(names):,} columns",
+        do=f"rekord query PATH 'select {two or 'count(*)'} from records'",
+    )
 
 
 def _sayable(sql: str) -> str:

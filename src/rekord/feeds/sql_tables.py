@@ -119,9 +119,10 @@ class Table:
 
     def view(self) -> str:
         """The statement that gives the table its name and its columns theirs; what is not needed is null."""
+        needed = set(self.needed)
         shown = [
             f"{self.column(place)} as {quoted(column.name)}"
-            if place in self.needed
+            if place in needed
             else f"cast(null as {_type_name(column.kind)}) as {quoted(column.name)}"
             for place, column in enumerate(self.columns)
         ] or [f"rk{self.number}n"]
