@@ -29,10 +29,10 @@ def write_parquet(records: Records, output: Output, options: Options) -> int:
     """All records as a Parquet file; gives their number."""
     schema, batches = _stream(records, options)
     first = next(batches, None)
-    again = [] if first is None else [name for name in schema.names if _repeats(first.column(name))]
+    again = set() if first is None else {name for name in schema.names if _repeats(first.column(name))}
     features = records.features if records.split._map is None else {}
-    whole = [name for name in schema.names if isinstance(features.get(name), (Image, Mask))]
-    numbers = [field.name for field in schema if pa.types.is_primitive(field.type)]
+    whole = {name for name in schema.names if isinstance(features.get(name), (Image, Mask))}
+    numbers = {field.name for field in schema if pa.types.is_primitive(field.type)}
     leaves = _leaves(schema)
     sink = pa.PythonFile(output, "w")
     writer = parquet.ParquetWriter(
@@ -153,15 +153,13 @@ def _leaves(schema: pa.Schema) -> list[tuple[str, str]]:
     empty = pa.BufferOutputStream()
     parquet.write_table(schema.empty_table(), empty)
     names = parquet.ParquetFile(empty.getvalue()).schema
+    tops = set(schema.names)
     found = []
     for i in range(len(names)):
-        path = names.column(i).path
+        path = top = names.column(i).path
         # Names may have dots themselves: the longest one that fits is meant.
-        top = max(
-            [name for name in schema.names if path == name or path.startswith(f"{name}.")],
-            key=len,
-            default="",
-        )
+        while top and top not in tops:
+            top = top.rpartition(".")[0]
         found.append((path, top))
     return found
 
