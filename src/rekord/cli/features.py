@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
 from typing import Any
 
 from rekord.cli import preview
@@ -22,6 +23,8 @@ _TITLES = {
 }
 _WIDEST_NAME = 40
 _SHOWN_STEPS = 4
+_SHOWN_FEATURES = 200
+"""More are counted only: keys in such numbers are data, and nobody reads that far."""
 
 
 def lines_of(message: Message) -> list[list[Piece]]:
@@ -73,23 +76,36 @@ def _sorted(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return sorted(named.items(), key=lambda item: item[0])
 
 
+def _first(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The features that are shown, by name."""
+    return [(name, named[name]) for name in nsmallest(_SHOWN_FEATURES, named)]
+
+
+def _more(named: Mapping[str, Any], indent: int) -> list[list[Piece]]:
+    """The line below them, where there are more."""
+    hidden = len(named) - _SHOWN_FEATURES
+    if hidden <= 0:
+        return []
+    return [[f"{' ' * indent}… and {count(hidden, 'more feature')} (use --json)"]]
+
+
 def _table(features: Features, *, indent: int) -> list[list[Piece]]:
     rows = [
         (name, kind_of(value) or "unset", str(_length(value)) if value is not None else "", _preview(value))
-        for name, value in _sorted(features)
+        for name, value in _first(features)
     ]
-    return _aligned(rows, indent)
+    return _aligned(rows, indent) + _more(features, indent)
 
 
 def _steps_table(steps: Mapping[str, Sequence[Value]]) -> list[list[Piece]]:
     rows = []
-    for name, values in _sorted(steps):
+    for name, values in _first(steps):
         shown = " | ".join(_preview(value) or "–" for value in values[:_SHOWN_STEPS])
         more = " | …" if len(values) > _SHOWN_STEPS else ""
         rows.append(
             (name, _steps_kind(values) or "unset", count(len(values), "step"), cut(shown, 100) + more)
         )
-    return _aligned(rows, 4)
+    return _aligned(rows, 4) + _more(steps, 4)
 
 
 def _aligned(rows: Iterable[tuple[str, str, str, str]], indent: int) -> list[list[Piece]]:
