@@ -48,7 +48,7 @@ demo: $(VENV)/.package
 
 # For the minutes between edits: no framework is installed, and what needs one is not collected.
 quick: lint $(VENV)/.dev $(VENV)/.package
-	$(BIN)/python -m pytest -n 2 -m "not long" --frameworks=none tests/unit tests/arch
+	$(BIN)/python -m pytest -n 2 -m "not long and not slow" --frameworks=none tests/unit tests/arch
 
 test: lint test-cpp test-python test-minimum
 
@@ -75,10 +75,10 @@ $(WHEEL): $(VENV)/.build $(NATIVE) $(shell find src -name '*.py')
 	@touch $@
 
 # The oldest versions that pyproject.toml allows.
-.venv-minimum/.ready: $(VENV)/.build pyproject.toml tests/minimum/pins.py
+.venv-minimum/.ready: $(VENV)/.build pyproject.toml tests/support/minimum_versions.py
 	$(PYTHON) -m venv --clear .venv-minimum
 	.venv-minimum/$(PIP_IN) install --upgrade "pip>=25.1"
-	$(BIN)/python tests/minimum/pins.py > .venv-minimum/pins.txt
+	$(BIN)/python tests/support/minimum_versions.py > .venv-minimum/pins.txt
 	.venv-minimum/$(PIP_IN) install -r .venv-minimum/pins.txt
 	@touch $@
 
@@ -87,13 +87,14 @@ test-minimum: .venv-minimum/.ready $(WHEEL)
 	.venv-minimum/bin/python -m pytest tests/minimum
 
 # Real loaders and heavy or conflicting packages: tests/peers/GROUP, in an environment with the dependency group
-# peers-GROUP.
-PEERS := loops
+# peers-GROUP. Groups that need torch get it first and alone, as above.
+PEERS := dali loops
+TORCH_PEERS := loops
 .PRECIOUS: .venv-peers-%/.ready
 .venv-peers-%/.ready: pyproject.toml
 	$(PYTHON) -m venv --clear .venv-peers-$*
 	.venv-peers-$*/$(PIP_IN) install --upgrade "pip>=25.1"
-	.venv-peers-$*/$(PIP_IN) install "torch==2.13.0"
+	$(if $(filter $*,$(TORCH_PEERS)),.venv-peers-$*/$(PIP_IN) install "torch==2.13.0")
 	.venv-peers-$*/$(PIP_IN) install --group dev --group peers-$*
 	@touch $@
 

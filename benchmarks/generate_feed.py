@@ -52,11 +52,13 @@ def _multiply(once: Path, folder: Path, times: int) -> None:
 
 
 def _repeated(part: SplitPart, times: int) -> SplitPart:
+    index = part.shards.index
     shards = msgspec.structs.replace(
         part.shards,
+        index=None if index is None else msgspec.structs.replace(index, values=index.values * times),
         records=part.shards.records * times,
         bytes=part.shards.bytes * times,
-        sha256=part.shards.sha256 * times,
+        digest=part.shards.digest * times,
     )
     return msgspec.structs.replace(
         part, records=part.records * times, payload_bytes=part.payload_bytes * times, shards=shards

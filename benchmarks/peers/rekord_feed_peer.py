@@ -108,7 +108,7 @@ def first_batch(job: Job) -> Task:
     """From nothing to the first batch of a shuffled epoch; only the first pass of a process is one of a user."""
 
     def once() -> Iterator[int]:
-        batches = rk.open(job.options["folder"]).batches(BATCH, shuffle="exact")
+        batches = iter(rk.open(job.options["folder"]).batches(BATCH, shuffle="exact"))
         yield len(next(batches)["label"])
 
     return Task(once)

@@ -20,6 +20,7 @@
 #include "decode.h"
 #include "frame.h"
 #include "gather.h"
+#include "payload.h"
 #include "sequence.h"
 #include "sigbus_guard.h"
 
@@ -306,6 +307,49 @@ struct SequenceBatch {
       : context(c), steps(s), pool(q), decoder(std::move(c), std::move(s), std::move(q)) {}
 };
 
+struct PayloadBatch {
+  OneAtATime alone;
+  std::shared_ptr<Pool> pool;
+  PayloadDecoder decoder;
+
+  PayloadBatch(bool skip, std::shared_ptr<Pool> q) : pool(q), decoder(skip, std::move(q)) {}
+};
+
+nb::list take_payloads(PayloadDecoder& decoder) {
+  Column column = decoder.finish();
+  nb::list out;
+  out.append(to_python(decoder.slot(), column));
+  decoder.start();
+  return out;
+}
+
+// What all batches have, whatever they decode.
+template <class Batch>
+nb::class_<Batch>& bind_batch(nb::class_<Batch>& batch) {
+  return batch
+      .def_prop_ro("rows", [](const Batch& self) { return self.decoder.rows(); })
+      .def("feed", [](Batch& self, const Slab& slab, size_t begin, size_t end, uint64_t remaining,
+                      size_t rows) {
+        return self.alone(
+            [&] { return feed_from_python(self.decoder, slab, begin, end, remaining, rows); });
+      }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("rows"),
+           "Verify and decode the frames of slab[begin:end] until there are `rows`.\n\n"
+           "Gives (bytes consumed, bytes the next frame needs, problem of a frame or None,\n"
+           "(problem, slot) of a row or None).")
+      .def("add", [](Batch& self, const nb::bytes& payload) {
+        return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
+      }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"),
+           "Decode one payload; (problem, slot) where it is not a row.")
+      .def("feed_payloads", [](Batch& self, const Slab& slab, const Extents& extents, size_t begin,
+                               size_t end) {
+        return self.alone([&] { return feed_payloads(self.decoder, slab, extents, begin, end); });
+      }, nb::arg("slab"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"),
+           "Decode payloads of a scanned stretch.\n\n"
+           "Gives (rows added, (problem, slot) of the payload after them or None).")
+      .def_prop_ro("maybe_odd", [](const Batch& self) { return maybe_odd_rows(self.decoder); },
+                   "Rows that TensorFlow may read differently; `survey` tells whether it does.");
+}
+
 SlotSpec slot_spec(const std::string& key, int kind, uint64_t count, bool ragged, bool utf8,
                    bool skip, int missing, nb::handle fill, bool empty_is_missing) {
   SlotSpec spec;
@@ -477,56 +521,24 @@ void bind_columns(nb::module_& module) {
            nb::arg("slots"), nb::arg("strict"))
       .def("__len__", [](const Plan& self) { return self.slots().size(); });
 
-  nb::class_<ExampleBatch>(module, "ExampleBatch", "Decodes Examples into columns.")
-      .def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Pool>>(), nb::arg("plan"),
-           nb::arg("pool"))
-      .def_prop_ro("rows", [](const ExampleBatch& self) { return self.decoder.rows(); })
-      .def("feed", [](ExampleBatch& self, const Slab& slab, size_t begin, size_t end,
-                      uint64_t remaining, size_t rows) {
-        return self.alone(
-            [&] { return feed_from_python(self.decoder, slab, begin, end, remaining, rows); });
-      }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("rows"),
-           "Verify and decode the frames of slab[begin:end] until there are `rows`.\n\n"
-           "Gives (bytes consumed, bytes the next frame needs, problem of a frame or None,\n"
-           "(problem, slot) of a row or None).")
-      .def("add", [](ExampleBatch& self, const nb::bytes& payload) {
-        return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
-      }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"),
-           "Decode one payload; (problem, slot) where it is not a row.")
-      .def("feed_payloads", [](ExampleBatch& self, const Slab& slab, const Extents& extents,
-                               size_t begin, size_t end) {
-        return self.alone([&] { return feed_payloads(self.decoder, slab, extents, begin, end); });
-      }, nb::arg("slab"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"),
-           "Decode payloads of a scanned stretch.\n\n"
-           "Gives (rows added, (problem, slot) of the payload after them or None).")
-      .def_prop_ro("maybe_odd", [](const ExampleBatch& self) { return maybe_odd_rows(self.decoder); },
-                   "Rows that TensorFlow may read differently; `survey` tells whether it does.")
-      .def("take", [](ExampleBatch& self) {
-        return self.alone([&] { return take_columns(self.decoder, *self.plan); });
-      },
-           "The columns so far, (values, offsets, valid) each; then begin again.");
+  nb::class_<ExampleBatch> examples(module, "ExampleBatch", "Decodes Examples into columns.");
+  examples.def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Pool>>(), nb::arg("plan"), nb::arg("pool"));
+  bind_batch(examples).def("take", [](ExampleBatch& self) {
+    return self.alone([&] { return take_columns(self.decoder, *self.plan); });
+  }, "The columns so far, (values, offsets, valid) each; then begin again.");
 
-  nb::class_<SequenceBatch>(module, "SequenceBatch", "Decodes SequenceExamples into columns.")
-      .def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Plan>, std::shared_ptr<Pool>>(),
-           nb::arg("context"), nb::arg("steps"), nb::arg("pool"))
-      .def_prop_ro("rows", [](const SequenceBatch& self) { return self.decoder.rows(); })
-      .def("feed", [](SequenceBatch& self, const Slab& slab, size_t begin, size_t end,
-                      uint64_t remaining, size_t rows) {
-        return self.alone(
-            [&] { return feed_from_python(self.decoder, slab, begin, end, remaining, rows); });
-      }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("rows"))
-      .def("add", [](SequenceBatch& self, const nb::bytes& payload) {
-        return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
-      }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"))
-      .def("feed_payloads", [](SequenceBatch& self, const Slab& slab, const Extents& extents,
-                               size_t begin, size_t end) {
-        return self.alone([&] { return feed_payloads(self.decoder, slab, extents, begin, end); });
-      }, nb::arg("slab"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"))
-      .def_prop_ro("maybe_odd",
-                   [](const SequenceBatch& self) { return maybe_odd_rows(self.decoder); })
-      .def("take", [](SequenceBatch& self) {
-        return self.alone([&] { return take_sequence(self.decoder, *self.context, *self.steps); });
-      }, "(context columns, step columns) so far; then begin again.");
+  nb::class_<SequenceBatch> sequences(module, "SequenceBatch", "Decodes SequenceExamples into columns.");
+  sequences.def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Plan>, std::shared_ptr<Pool>>(),
+                nb::arg("context"), nb::arg("steps"), nb::arg("pool"));
+  bind_batch(sequences).def("take", [](SequenceBatch& self) {
+    return self.alone([&] { return take_sequence(self.decoder, *self.context, *self.steps); });
+  }, "(context columns, step columns) so far; then begin again.");
+
+  nb::class_<PayloadBatch> payloads(module, "PayloadBatch", "Takes payloads of any kind into one column.");
+  payloads.def(nb::init<bool, std::shared_ptr<Pool>>(), nb::arg("skip"), nb::arg("pool"));
+  bind_batch(payloads).def("take", [](PayloadBatch& self) {
+    return self.alone([&] { return take_payloads(self.decoder); });
+  }, "The column so far, as ExampleBatch gives it; then begin again.");
 
   bind_strings(module);
 }

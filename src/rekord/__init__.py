@@ -1,56 +1,62 @@
-"""TFRecord datasets from raw data to training: write, check, explain, repair and read them."""
+"""TFRecord datasets from raw data to training: write, check, explain, repair and read them.
 
-from importlib import import_module as _import_module
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+A name is imported when it is first used: `import rekord` loads next to nothing, so that the `rekord` command can be
+interrupted from its start. Type checkers read the imports; at run time `_MODULES` says the same.
+"""
 
-from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
-from rekord.codec.decode import SequenceExample, decode
-from rekord.codec.encode import encode
-from rekord.dataset.dataset import Dataset, open
-from rekord.dataset.infer import infer
-from rekord.dataset.read import records
-from rekord.dataset.split import Split
-from rekord.dataset.writer import Writer
-from rekord.errors import (
-    CompressionError,
-    DataError,
-    DatasetError,
-    DecodeError,
-    EncodeError,
-    FormatError,
-    FrameError,
-    RekordError,
-    SchemaError,
-    UsageError,
-    WireError,
-)
-from rekord.health.finding import Finding, Report
-from rekord.location import Location
-from rekord.schema import (
-    Boxes,
-    Bytes,
-    Float32,
-    Image,
-    Int64,
-    Label,
-    Mask,
-    Schema,
-    Sparse,
-    Tensor,
-    Text,
-    compat,
-)
-from rekord.verbs.write import write
+import sys as _sys
+
 from rekord.version import VERSION as _VERSION
 
-if _TYPE_CHECKING:
+# Type checkers take a variable of this name for True; importing it from `typing` takes longer than this package.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rekord import layouts, sources, transforms
+    from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
+    from rekord.codec.decode import SequenceExample, decode
+    from rekord.codec.encode import encode
     from rekord.dataset.concat import concat
+    from rekord.dataset.dataset import Dataset, open
+    from rekord.dataset.infer import infer
     from rekord.dataset.mix import mix
+    from rekord.dataset.read import records
+    from rekord.dataset.split import Split
+    from rekord.dataset.writer import Writer
+    from rekord.errors import (
+        CompressionError,
+        DataError,
+        DatasetError,
+        DecodeError,
+        EncodeError,
+        FormatError,
+        FrameError,
+        RekordError,
+        SchemaError,
+        UsageError,
+        WireError,
+    )
     from rekord.health.check import check
     from rekord.health.diff import diff
     from rekord.health.doctor import doctor
+    from rekord.health.finding import Finding, Report
     from rekord.health.salvage import salvage
     from rekord.health.stats.run import stats
+    from rekord.location import Location
+    from rekord.schema import (
+        Boxes,
+        Bytes,
+        Float32,
+        Image,
+        Int64,
+        Label,
+        Mask,
+        Payload,
+        Schema,
+        Sparse,
+        Tensor,
+        Text,
+        compat,
+    )
     from rekord.training.run import train
     from rekord.verbs.append import append
     from rekord.verbs.balance import balance
@@ -61,6 +67,7 @@ if _TYPE_CHECKING:
     from rekord.verbs.relabel import relabel
     from rekord.verbs.resplit import resplit
     from rekord.verbs.rewrite import rewrite
+    from rekord.verbs.write import write
 
 __version__ = _VERSION
 
@@ -83,6 +90,7 @@ __all__ = [
     "Location",
     "Mask",
     "Optional",
+    "Payload",
     "Ragged",
     "RekordError",
     "Report",
@@ -127,36 +135,66 @@ __all__ = [
     "write",
 ]
 
-_VERBS = {
-    "append": "rekord.verbs.append",
-    "balance": "rekord.verbs.balance",
-    "check": "rekord.health.check",
-    "concat": "rekord.dataset.concat",
-    "delete": "rekord.verbs.delete",
-    "diff": "rekord.health.diff",
-    "doctor": "rekord.health.doctor",
-    "export": "rekord.verbs.export",
-    "folds": "rekord.verbs.folds",
-    "mix": "rekord.dataset.mix",
-    "query": "rekord.verbs.query",
-    "relabel": "rekord.verbs.relabel",
-    "resplit": "rekord.verbs.resplit",
-    "rewrite": "rekord.verbs.rewrite",
-    "salvage": "rekord.health.salvage",
-    "stats": "rekord.health.stats.run",
-    "train": "rekord.training.run",
+# The names that each module defines.
+_MODULES = {
+    "rekord.codec.columns": "Optional Ragged SparseColumn Strings",
+    "rekord.codec.decode": "SequenceExample decode",
+    "rekord.codec.encode": "encode",
+    "rekord.dataset.concat": "concat",
+    "rekord.dataset.dataset": "Dataset open",
+    "rekord.dataset.infer": "infer",
+    "rekord.dataset.mix": "mix",
+    "rekord.dataset.read": "records",
+    "rekord.dataset.split": "Split",
+    "rekord.dataset.writer": "Writer",
+    "rekord.errors": "CompressionError DataError DatasetError DecodeError EncodeError FormatError FrameError "
+    "RekordError SchemaError UsageError WireError",
+    "rekord.health.check": "check",
+    "rekord.health.diff": "diff",
+    "rekord.health.doctor": "doctor",
+    "rekord.health.finding": "Finding Report",
+    "rekord.health.salvage": "salvage",
+    "rekord.health.stats.run": "stats",
+    "rekord.location": "Location",
+    "rekord.schema": "Boxes Bytes Float32 Image Int64 Label Mask Payload Schema Sparse Tensor Text compat",
+    "rekord.training.run": "train",
+    "rekord.verbs.append": "append",
+    "rekord.verbs.balance": "balance",
+    "rekord.verbs.delete": "delete",
+    "rekord.verbs.export": "export",
+    "rekord.verbs.folds": "folds",
+    "rekord.verbs.query": "query",
+    "rekord.verbs.relabel": "relabel",
+    "rekord.verbs.resplit": "resplit",
+    "rekord.verbs.rewrite": "rewrite",
+    "rekord.verbs.write": "write",
 }
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
+if not TYPE_CHECKING:  # a module with `__getattr__` has every name, for a type checker
 
-def __getattr__(name: str) -> object:
-    # Loaded when they are asked for: most programs that import rekord read.
-    if name in ("layouts", "sources", "transforms"):
-        return _import_module(f"rekord.{name}")
-    if name in _VERBS:
-        globals()[name] = getattr(_import_module(_VERBS[name]), name)
-        return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name):
+        from importlib import import_module
+
+        if name in ("layouts", "sources", "transforms"):
+            return import_module(f"rekord.{name}")
+        if name in _MODULE_OF:
+            globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+            return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+class _Package(type(_sys)):  # type: ignore[misc]
+    """This module. `records` stays the function when the package `rekord.records` is imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "records" or not isinstance(value, type(_sys)):
+            super().__setattr__(name, value)
+
+
+_sys.modules[__name__].__class__ = _Package
+del TYPE_CHECKING

@@ -1,8 +1,28 @@
-"""`python -m rekord` is the `rekord` command."""
+"""The `rekord` command, and `python -m rekord`: an interrupt ends it with one word from its first line on."""
 
+import os
 import sys
 
-from rekord.cli.start import run
+_NO_ACCESS, _INTERRUPTED = 3, 130
+
+
+def run() -> int:
+    """Run the command line of this process and return its exit code."""
+    try:
+        # Inside `try`: even the handler of interrupts takes a moment to load.
+        from rekord.cli.start import run as start
+
+        return start()
+    except KeyboardInterrupt:
+        if sys.stderr is not None:
+            sys.stderr.write("interrupted\n")
+        return _INTERRUPTED
+    except MemoryError:
+        # Too little to load the command, or for its own message.
+        if sys.stderr is not None:
+            os.write(2, b"DatasetError X508: memory ran out\n  do        ulimit -v unlimited\n")
+        os._exit(_NO_ACCESS)
+
 
 if __name__ == "__main__":
     sys.exit(run())

@@ -36,7 +36,7 @@ CODES: dict[str, str] = {
     "S124": "an optional feature is always empty",
     "S125": "a step column has a default",
     "S126": "there is nothing to infer a schema from",
-    "S127": "a schema cannot be inferred: the payloads are no Examples",
+    "S127": "the payloads are not Examples",
     "S128": "there are too many distinct keys for a schema",
     "S129": "the values of a column are of several types",
     "S130": "the values of a column are of a type that no feature holds",
@@ -53,9 +53,10 @@ CODES: dict[str, str] = {
     "S139": "pictures of any size cannot be stored as tensors",
     "S140": "it is not known what goes with boxes",
     "S141": "pictures are stored in a way that a transform cannot keep",
-    # S142 to S145: transforms of one column
+    # S142 and S143: transforms of one column
     "S142": "a transform has no meaning for a column of this type",
     "S143": "the result of a transform would replace another column",
+    "S144": "a column that is the whole payload stands alone",
     # F1xx: the frames of a record file
     "F101": "length checksum does not match",
     "F102": "payload checksum does not match",
@@ -188,6 +189,9 @@ CODES: dict[str, str] = {
     "X505": "a set of shards is incomplete",
     "X506": "no such split",
     "X507": "the dataset has several splits",
+    "X508": "memory ran out",
+    "X509": "the system refused a resource",
+    "X511": "the working directory does not exist",
     # X51x: writing a dataset
     "X510": "the source has no rows to write",
     "X512": "another process is writing here",
@@ -226,7 +230,7 @@ CODES: dict[str, str] = {
     "X545": "a shard is not what dataset_info.json says",
     "X546": "there is no room to sort what was read",
     # X547 to X549: shards read in any order, and folders of TensorFlow Datasets
-    "X547": "the index of a shard is not one of this file",
+    "X547": "shard index does not match its file",
     "X548": "a file changed while it was read",
     "X549": "a TFDS dataset is not stored as TFRecords",
     # X552 to X554: classes of records
@@ -246,7 +250,7 @@ CODES: dict[str, str] = {
     "X576": "the loss is no number any more",
     # X570 to X574: datasets that are edited
     "X570": "a dataset was changed while it was edited",
-    "X571": "a list of labels names records that there are not",
+    "X571": "a list names records that do not exist",
     "X572": "a record has a key that the schema does not name, and would lose it",
     # U6xx: how rekord was called
     "U601": "command line not understood",
@@ -318,7 +322,6 @@ CODES: dict[str, str] = {
     "U681": "a query may only read the records that it is given",
     "U682": "a query failed while it ran",
     "U683": "an answer cannot be written in this way",
-    "U684": "the records have too many columns for this query",
     # U670 to U676: what `export` was asked for
     "U670": "there is something where an export would go",
     "U671": "an export would replace the dataset that it is made of",
@@ -362,7 +365,7 @@ CODES: dict[str, str] = {
     "U627": "files of others lie in a dataset that is to be replaced",
     "U628": "there is no such class",
     "U629": "labels cannot be changed as was asked",
-    "U648": "a list of labels cannot be read",
+    "U648": "a list of labels or records cannot be read",
     "U649": "a function gave no answer for each record",
     # H7xx: findings about data that can be read
     "H701": "named as compressed, but it is not",
@@ -386,6 +389,7 @@ CODES: dict[str, str] = {
     "H732": "an image is turned by EXIF: TensorFlow does not turn it",
     "H733": "the name of a picture says another format than its bytes",
     "H738": "an image has other channels or bits than its keys say",
+    "H739": "an image or a mask has more pixels than are decoded",
     # H74x: remarks about boxes
     "H741": "boxes without an area, or outside their image, were left out",
     "H742": "an annotation says another size than its image has",
@@ -428,6 +432,7 @@ CODES: dict[str, str] = {
     "H787": "the same content is in two splits",
     "H788": "the same rows are in two splits",
     "H789": "rows are there more than once",
+    "H790": "a file begins with a record and is not read: its name is not that of a record file",
     # H80x to H83x: what the doctor says
     "H801": "a file is compressed, and its name does not say so",
     "H802": "the name of a file says compressed, and it is not",

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,12 @@ def test_an_import_that_goes_up_is_found(tmp_path):
 
 def test_only_the_core_is_imported_from_the_package_itself():
     imports = re.compile(r"^\s*(from rekord import .*|import rekord\b(?!\.).*)$", re.MULTILINE)
+    package = ROOT / "src" / "rekord"
     found = {
         line.strip()
-        for path in (ROOT / "src" / "rekord").rglob("*.py")
-        if not {"cli", "testing"} & set(path.parts)  # the command line uses the public surface
+        for path in package.rglob("*.py")
+        # The public surface itself, and the command line, which uses it.
+        if path != package / "__init__.py" and not {"cli", "testing"} & set(path.parts)
         for line in imports.findall(path.read_text())
     }
     assert found == {"from rekord import _core"}
@@ -57,3 +60,26 @@ def test_no_module_imports_a_framework_when_it_is_imported(framework):
         if line.startswith((f"import {framework}", f"from {framework}"))
     ]
     assert eager == []
+
+
+def test_only_the_pandas_feed_and_source_need_pandas():
+    """`to_pandas` and `to_pandas_dtype` of pyarrow import pandas too, which a plain install does not have."""
+    needs = re.compile(r"^\s*(import pandas|from pandas)|\.to_pandas\(|\.to_pandas_dtype\(", re.MULTILINE)
+    source = ROOT / "src" / "rekord"
+    found = {str(path.relative_to(source)) for path in source.rglob("*.py") if needs.search(path.read_text())}
+    assert found == {"feeds/pandas.py"}
+
+
+def test_every_folder_of_tests_is_run_by_some_command():
+    options = tomllib.loads(CONTRACT.read_text())["tool"]["pytest"]["ini_options"]
+    collected = {path.removeprefix("tests/") for path in options["testpaths"]}
+    folders = {path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("test_*.py")}
+    assert folders == collected | {"minimum", "peers"}
+    groups = {
+        path.relative_to(ROOT / "tests" / "peers").parts[0]
+        for path in (ROOT / "tests").glob("peers/*/test_*.py")
+    }
+    makefile = (ROOT / "Makefile").read_text()
+    peers = re.search(r"^PEERS := (.*)$", makefile, re.MULTILINE)
+    assert peers is not None
+    assert groups == set(peers.group(1).split())

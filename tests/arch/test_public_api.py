@@ -40,18 +40,64 @@ def is_submodule(name: str) -> bool:
 
 
 @pytest.mark.parametrize("statement", ["import rekord", "from rekord import *", "import rekord.testing"])
+@pytest.mark.slow
 def test_importing_rekord_loads_no_framework(statement: str) -> None:
     program = f"import sys; {statement}; print(*sorted(set({FRAMEWORKS}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 
 
-def test_importing_rekord_loads_no_verb_of_health() -> None:
-    program = (
-        "import sys, rekord; print(*(name for name in sys.modules if name.startswith('rekord.health.')))"
-    )
+def printed(program: str) -> list[str]:
+    """What a program of its own process prints, word by word."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["rekord.health.finding"]
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("module", "ours"),
+    [
+        ("rekord", {"rekord", "rekord.version"}),
+        ("rekord.__main__", {"rekord", "rekord.version", "rekord.__main__"}),
+        ("rekord.cli.start", {"rekord", "rekord.version", "rekord.cli", "rekord.cli.start"}),
+    ],
+)
+def test_what_the_command_imports_first_loads_almost_nothing(module: str, ours: set[str]) -> None:
+    """Before the handler of interrupts is in place there is next to nothing to interrupt."""
+    loaded = set(printed(f"import sys; import {module}; print(*sys.modules)"))
+    assert {name for name in loaded if name.partition(".")[0] == "rekord"} == ours
+    assert {name.partition(".")[0] for name in loaded} & {
+        "numpy",
+        "pyarrow",
+        "msgspec",
+        "typer",
+        "rich",
+    } == set()
+
+
+def test_type_checkers_see_the_imports_that_happen_at_run_time() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (declared,) = [node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name)]
+    imports = [node for node in declared.body if isinstance(node, ast.ImportFrom)]
+    module_of = {
+        alias.name: node.module for node in imports for alias in node.names if node.module != "rekord"
+    }
+    submodules = {alias.name for node in imports for alias in node.names if node.module == "rekord"}
+    assert module_of == rekord._MODULE_OF
+    assert {*module_of, *submodules} == set(rekord.__all__)
+    assert submodules == {name for name in rekord.__all__ if is_submodule(name)}
+
+
+def test_records_is_the_function_whatever_was_imported_first() -> None:
+    program = "import rekord.records.frame; import rekord; print(rekord.records.__module__)"
+    assert printed(program) == ["rekord.dataset.read"]
+
+
+def test_a_name_is_one_object_however_it_is_imported() -> None:
+    program = (
+        "import pickle, rekord; from rekord import Int64, open; from rekord.schema import Int64 as defined; "
+        "print(Int64 is defined is rekord.Int64, pickle.loads(pickle.dumps(Int64)) is Int64, open is rekord.open)"
+    )
+    assert printed(program) == ["True", "True", "True"]
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

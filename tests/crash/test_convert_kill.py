@@ -102,6 +102,7 @@ def uninterrupted(source: NumberedFiles, out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.concurrency
 def test_killed_six_times_in_a_row_it_ends_with_the_same_bytes(
     source: NumberedFiles, tmp_path: Path, workers: int
 ) -> None:
@@ -131,6 +132,7 @@ def test_killed_six_times_in_a_row_it_ends_with_the_same_bytes(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.concurrency
 def test_ctrl_c_keeps_what_is_finished_and_the_next_run_goes_on(
     source: NumberedFiles, tmp_path: Path, workers: int
 ) -> None:
@@ -151,6 +153,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_next_run_goes_on(
     assert strays(out) == []
 
 
+@pytest.mark.concurrency
 def test_a_second_process_is_refused_while_the_first_one_lives(source: NumberedFiles, tmp_path: Path) -> None:
     out = tmp_path / "data"
     child = Child(source, out, workers=1, stop_at=5)
@@ -213,6 +216,7 @@ def test_a_bad_row_in_another_process_is_told_from_here(
     assert caught.value.location.line is not None
 
 
+@pytest.mark.concurrency
 def test_a_worker_that_is_killed_is_replaced(
     source: NumberedFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -232,6 +232,7 @@ deleted(path, Target(out=out or None), where=[0, 1, 2, 3, 5])
     ("replace", "stop_at"),
     [(False, 3), (False, 8), (False, 13), (True, 8), (True, 16), (True, 18), (True, 22)],
 )
+@pytest.mark.concurrency
 def test_killed_for_real_it_is_ended_by_the_next_run(tmp_path: Path, replace: bool, stop_at: int) -> None:
     path, out = tmp_path / "in", tmp_path / "out"
     rk.write(ROWS, path, schema=SCHEMA, shards=3, progress=False)

@@ -66,7 +66,7 @@ def test_another_number_of_ranks_goes_on_where_the_first_stopped_in_every_order(
     rows = [{"x": i} for i in range(100)]
     train = rk.write(rows, tmp_path / "out", schema=rk.Schema({"x": rk.Int64()}), progress=False)
     first = [train.batches(4, shuffle=shuffle, rank=rank, world=8) for rank in range(8)]
-    before = [x for batches in first for x in next(batches)["x"].tolist()]
+    before = [x for batches in first for x in next(iter(batches))["x"].tolist()]
     then = [train.batches(4, shuffle=shuffle, rank=rank, world=6) for rank in range(6)]
     for batches in then:
         batches.load_state_dict(first[0].state_dict())
@@ -74,15 +74,20 @@ def test_another_number_of_ranks_goes_on_where_the_first_stopped_in_every_order(
     assert sorted(before + after) == list(range(100))
 
 
-def test_a_state_from_the_end_of_an_epoch_has_an_empty_rest_and_then_the_next_epoch(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("taken", "rest", "epoch"), [(1, [2, 3], 3), (3, [0, 3], 3), (4, [3, 3], 4)])
+def test_a_state_of_the_table_gives_what_the_table_says(
+    taken: int, rest: list[int], epoch: int, tmp_path: Path
+) -> None:
     rows = [{"x": i} for i in range(10)]
     train = rk.write(rows, tmp_path / "out", schema=rk.Schema({"x": rk.Int64()}), progress=False)
-    ended = train.batches(4, shuffle=True)
-    assert len(list(ended)) == 3
+    ended = iter(train.batches(4, shuffle=True, epoch=3))
+    for _ in range(taken):  # three batches, and the end
+        next(ended, None)
     batches = train.batches(4, shuffle=True)
     batches.load_state_dict(ended.state_dict())
-    assert list(batches) == []
-    assert (len(list(batches)), batches.epoch) == (3, 1)
+    assert batches.epoch == epoch
+    assert [len(list(batches)) for _ in range(2)] == rest
+    assert batches.epoch == epoch + 1
 
 
 def test_a_plain_shuffle_is_exact_here_and_one_of_blocks_elsewhere(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> rk.Split:
 @pytest.fixture(scope="module")
 def state(split: rk.Split) -> dict[str, Any]:
     """Eight ranks after two steps of three records each."""
-    batches = split.batches(3, rank=0, world=8, **OPTIONS)
+    batches = iter(split.batches(3, rank=0, world=8, **OPTIONS))
     next(batches), next(batches)
     found: dict[str, Any] = json.loads(json.dumps(batches.state_dict()))
     assert (found["consumed"], found["order"]["lanes"]) == (48, 8)
@@ -47,7 +47,7 @@ def expected(split: rk.Split, state: dict[str, Any]) -> list[list[int]]:
 def torch_loader(workers: int) -> Callable[[rk.Split, Any], list[list[int]]]:
     def run(split: rk.Split, state: Any) -> list[list[int]]:
         feed = split.to_torch(4, rank=1, world=2, workers=workers, **OPTIONS)
-        next(feed)  # workers are there before the state is loaded
+        list(feed)  # workers are there before the state is loaded
         feed.load_state_dict(state)
         found = [batch["n"].tolist() for _ in range(2) for batch in feed]
         assert feed.state_dict()["order"] == state["order"]

@@ -77,7 +77,7 @@ def test_values_are_those_of_batches(split: Any) -> None:
 
 
 def test_dtypes_are_those_that_jax_has(split: Any) -> None:
-    batch = next(split.to_jax(4))
+    batch = next(iter(split.to_jax(4)))
     names = ("id", "x", "flag", "half", "small", "double")
     assert [str(batch[name].dtype) for name in names] == [
         "int32",
@@ -94,8 +94,8 @@ def test_batches_go_through_jit(split: Any) -> None:
     def total(batch: Any) -> Any:
         return jax.numpy.where(batch["maybe"].valid, batch["maybe"].values, 0).sum() + batch["x"].sum()
 
-    feed = split.to_jax(103, columns=["x", "maybe"])
-    plain = next(split.batches(103, columns=["x", "maybe"]))
+    feed = iter(split.to_jax(103, columns=["x", "maybe"]))
+    plain = next(iter(split.batches(103, columns=["x", "maybe"])))
     wanted = plain["x"].sum() + plain["maybe"].values[plain["maybe"].valid].sum()
     assert float(total(next(feed))) == pytest.approx(float(wanted))
 
@@ -136,7 +136,7 @@ def test_a_number_beyond_32_bits_is_not_cut_off(tmp_path: Path) -> None:
     schema = rk.Schema({"big": rk.Int64(), "id": rk.Int64()})
     rows = [{"big": 2**31 - 1 + i, "id": i} for i in range(4)]
     split = rk.write(rows, tmp_path / "data", schema=schema, progress=False)["train"]
-    feed = split.to_jax(1)
+    feed = iter(split.to_jax(1))
     assert next(feed)["big"].tolist() == [2**31 - 1]
     with pytest.raises(rk.UsageError) as caught:
         next(feed)
@@ -145,7 +145,7 @@ def test_a_number_beyond_32_bits_is_not_cut_off(tmp_path: Path) -> None:
     assert feed.state_dict()["consumed"] == 1
     with jax.enable_x64(True):
         assert ids(split.to_jax(4)) == [[0, 1, 2, 3]]
-        assert next(split.to_jax(4))["big"].tolist() == [row["big"] for row in rows]
+        assert next(iter(split.to_jax(4)))["big"].tolist() == [row["big"] for row in rows]
 
 
 def test_a_double_that_would_be_rounded_is_refused(tmp_path: Path) -> None:
@@ -153,14 +153,14 @@ def test_a_double_that_would_be_rounded_is_refused(tmp_path: Path) -> None:
     rows = [{"value": np.array([value])} for value in (0.5, 0.1)]
     split = rk.write(rows, tmp_path / "data", schema=schema, progress=False)["train"]
     with pytest.raises(rk.UsageError) as caught:
-        next(split.to_jax(2))
+        next(iter(split.to_jax(2)))
     assert (caught.value.code, caught.value.location.feature, caught.value.found) == ("U663", "value", "0.1")
 
 
 def test_a_failure_comes_after_what_was_good_before_it(split: Any, tmp_path: Path) -> None:
     bad = tmp_path / "x.tfrecord"
     bad.write_bytes(damage.corrupt_payload(Path(split.paths[0]).read_bytes(), 15))
-    feed = rk.open(bad, schema=rk.Schema({"id": rk.Int64()})).to_jax(10)
+    feed = iter(rk.open(bad, schema=rk.Schema({"id": rk.Int64()})).to_jax(10))
     assert [len(next(feed)["id"]), len(next(feed)["id"])] == [10, 5]
     assert feed.state_dict()["consumed"] == 15
     with pytest.raises(rk.FrameError) as caught:
@@ -185,7 +185,7 @@ def test_one_process_is_rank_0_of_1_for_jax(split: Any) -> None:
 
 def test_a_device_can_be_chosen(split: Any) -> None:
     device = jax.devices()[0]
-    assert next(split.to_jax(4, columns=["id"], device=device))["id"].devices() == {device}
+    assert next(iter(split.to_jax(4, columns=["id"], device=device)))["id"].devices() == {device}
 
 
 def test_a_sharding_is_one_of_jax_and_needs_a_choice(split: Any) -> None:

@@ -70,25 +70,74 @@ def test_fit_learns_over_several_epochs(split: Any, mode: Any) -> None:
     assert net.evaluate(split.to_keras(50, x="point"), verbose=0)[1] > 0.95
 
 
-def test_every_epoch_of_fit_has_another_order(split: Any) -> None:
-    seen: list[list[float]] = []
+class Seen:
+    """Watches which batches a model is trained on."""
 
-    class Watch(keras.layers.Layer):  # type: ignore[misc]
-        def call(self, inputs: Any) -> Any:
-            tf.py_function(lambda values: seen.append(values.numpy().tolist()), [inputs["extra"]], [])
-            return inputs["point"]
+    def __init__(self, *, built: bool) -> None:
+        self.batches: list[list[float]] = []
 
-    net = keras.Sequential([Watch(), keras.layers.Dense(2)])
-    net.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=True)
-    net.fit(
-        split.to_keras(50, x=["point", "extra"], shuffle=True, seed=3), epochs=2, verbose=0, shuffle=False
-    )
-    epochs = [
-        [batch["extra"].tolist() for batch in split.batches(50, shuffle=True, seed=3, epoch=epoch)]
-        for epoch in (0, 1)
+        class Net(keras.Model):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.dense = keras.layers.Dense(2)
+
+            def call(self, inputs: Any) -> Any:
+                return self.dense(inputs["point"])
+
+            def train_step(net, data: Any) -> Any:
+                self.batches.append(data[0]["extra"].numpy().tolist())
+                return super().train_step(data)
+
+        self.net = Net()
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        self.net.compile("sgd", loss, run_eagerly=True)
+        if built:
+            self.net({"point": np.zeros((1, 2), np.float32), "extra": np.zeros(1, np.float32)})
+
+    def fit(self, *given: Any, **options: Any) -> list[list[float]]:
+        """The batches of one `fit`."""
+        self.batches.clear()
+        self.net.fit(*given, verbose=0, shuffle=False, **options)
+        return list(self.batches)
+
+
+ORDER: dict[str, Any] = {"shuffle": True, "seed": 3}
+
+
+def epochs_of(split: Any, *numbers: int) -> list[list[float]]:
+    return [
+        batch["extra"].tolist()
+        for number in numbers
+        for batch in split.batches(50, columns=["extra"], epoch=number, **ORDER)
     ]
-    # Keras looks at the first batch before it trains; that uses no epoch up.
-    assert [one for one in seen if one][-10:] == epochs[0] + epochs[1]
+
+
+@pytest.mark.parametrize("built", [True, False], ids=["built", "not built"])
+def test_fit_trains_on_every_epoch_whole_and_in_order(split: Any, built: bool) -> None:
+    seen = Seen(built=built)
+    dataset = split.to_keras(50, x=["point", "extra"], **ORDER)
+    held_out = split.to_keras(50, x=["point", "extra"])
+    # Keras takes a first batch to build a model that is not built; that uses no epoch up.
+    assert seen.fit(dataset, epochs=3, validation_data=held_out) == epochs_of(split, 0, 1, 2)
+    assert seen.fit(dataset, epochs=1) == epochs_of(split, 3)
+    seen.net.evaluate(dataset, verbose=0)
+    assert seen.fit(dataset, epochs=2) == epochs_of(split, 5, 6)
+
+
+@pytest.mark.parametrize("built", [True, False], ids=["built", "not built"])
+def test_fit_with_fewer_steps_than_an_epoch_goes_through_all_of_it(split: Any, built: bool) -> None:
+    seen = Seen(built=built)
+    dataset = split.to_keras(50, x=["point", "extra"], **ORDER)
+    # Keras keeps its iterator, and reads on where it stopped.
+    found = seen.fit(dataset.repeat(), epochs=5, steps_per_epoch=2)
+    assert found == epochs_of(split, 0, 1)
+
+
+def test_a_custom_loop_that_breaks_off_sees_another_epoch_each_time(split: Any) -> None:
+    dataset = split.to_keras(50, x="extra", **ORDER)
+    for epoch in range(3):
+        some = [extra.numpy().tolist() for (extra, _), _ in zip(dataset, range(3), strict=False)]
+        assert some[:3] == epochs_of(split, epoch)[:3]
 
 
 def test_the_only_label_is_y_and_all_else_is_x(split: Any) -> None:
@@ -258,6 +307,7 @@ def train(folder: Path, kept: Path, until: int) -> int:
     return done.returncode
 
 
+@pytest.mark.concurrency
 def test_killed_and_resumed_training_reaches_the_same_weights(folder: Path, tmp_path: Path) -> None:
     assert train(folder, tmp_path / "whole", -1) == 0
     kept = tmp_path / "killed"

@@ -123,6 +123,7 @@ def uninterrupted(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return work
 
 
+@pytest.mark.concurrency
 def test_two_processes_share_each_epoch(uninterrupted: Path) -> None:
     epochs = delivered(uninterrupted)
     assert list(epochs) == list(range(EPOCHS))
@@ -131,6 +132,7 @@ def test_two_processes_share_each_epoch(uninterrupted: Path) -> None:
     assert [len(lines) for lines in ranks] == [12, 12]
 
 
+@pytest.mark.concurrency
 def test_training_that_was_killed_reaches_the_same_weights(
     place: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
@@ -142,6 +144,7 @@ def test_training_that_was_killed_reaches_the_same_weights(
     assert weights(tmp_path) == weights(uninterrupted)
 
 
+@pytest.mark.concurrency
 def test_training_goes_on_with_another_number_of_processes(place: Path, tmp_path: Path) -> None:
     assert train(place, tmp_path, world=2, batch_size=BATCH, kill_after=3) == [-signal.SIGKILL] * 2
     assert train(place, tmp_path, world=1, batch_size=BATCH) == [0]

@@ -90,6 +90,7 @@ def test_any_number_of_workers_gives_the_order_of_batches_in_every_epoch(
     assert epochs == [expected(place, epoch) for epoch in (0, 1, 2, 1, 2)]
 
 
+@pytest.mark.concurrency
 def test_what_was_broken_off_does_not_confuse_the_workers(place: Path) -> None:
     found = run(
         place,
@@ -108,6 +109,7 @@ print(json.dumps(found))
     assert found == [expected(place, epoch) for epoch in (2, 5, 8)]
 
 
+@pytest.mark.concurrency
 def test_ranks_and_workers_share_an_epoch(place: Path) -> None:
     found = run(
         place,
@@ -124,6 +126,7 @@ print(json.dumps(found))
     assert sorted(value for rank in found for batch in rank for value in batch) == list(range(ROWS))
 
 
+@pytest.mark.concurrency
 def test_workers_that_are_spawned_do_the_same(place: Path, tmp_path: Path) -> None:
     # Spawned processes import the main module again: it has to be a file.
     script = tmp_path / "spawned.py"
@@ -147,6 +150,7 @@ if __name__ == "__main__":
     assert [value for batch in picked for value in batch] == list(range(ROWS))
 
 
+@pytest.mark.concurrency
 def test_our_loader_with_workers_is_saved_and_gone_on_with(place: Path) -> None:
     found = run(
         place,
@@ -184,6 +188,7 @@ print(json.dumps({"taken": taken, "consumed": [state["consumed"] for state in st
     assert found["length"] == 11
 
 
+@pytest.mark.concurrency
 def test_a_dataset_with_workers_goes_on_from_the_state_after_some_batches(place: Path) -> None:
     found = run(
         place,
@@ -206,6 +211,7 @@ print(json.dumps([state["epoch"], state["consumed"], rest]))
     assert found == [1, 40, [[expected(place, 1)[4:], expected(place, 2)]] * 3]
 
 
+@pytest.mark.concurrency
 def test_a_worker_that_begins_late_does_not_take_what_was_loaded_since(place: Path, tmp_path: Path) -> None:
     found = run(
         place,
@@ -218,7 +224,7 @@ def late(worker):
 dataset = split.to_torch(10, style="iterable", **SAME)
 loader = DataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=True, worker_init_fn=late)
 next(iter(loader))
-dataset.load_state_dict({{**dataset.state_after(0), "epoch": 4, "consumed": 30}})
+dataset.load_state_dict({{**dataset.state_after(0), "epoch": 4, "consumed": 30, "checksum": None}})
 open(go, "w").close()
 print(json.dumps([ids(loader), ids(loader)]))
 """,
@@ -281,7 +287,7 @@ def test_every_form_of_column_comes_out_of_a_worker_whole(place: Path) -> None:
         place,
         """
 loader = split.to_torch(6, workers=1)
-batch = next(loader)
+batch = next(iter(loader))
 tokens = batch["tokens"]
 print(json.dumps([type(tokens).__name__, tokens.values.tolist(), tokens.offsets.tolist(), tokens.valid,
                   type(batch["name"]).__name__, batch["name"].tolist()]))
@@ -292,6 +298,7 @@ print(json.dumps([type(tokens).__name__, tokens.values.tolist(), tokens.offsets.
     assert found == ["RaggedTensors", values, [0, 0, 1, 3, 6, 6, 7], None, "Strings", names]
 
 
+@pytest.mark.concurrency
 def test_a_failure_in_a_worker_is_told_in_our_words(place: Path, tmp_path: Path) -> None:
     bad = tmp_path / "train-00000-of-00001.tfrecord"
     first = sorted(place.glob("*.tfrecord"))[0]
@@ -326,12 +333,13 @@ print(json.dumps(found))
     assert len(found) == 3
 
 
+@pytest.mark.concurrency
 def test_a_split_that_was_opened_and_used_before_a_fork_works_in_the_child(place: Path) -> None:
     found = run(
         place,
         """
 import os
-running = split.to_torch(10, **SAME)
+running = iter(split.to_torch(10, **SAME))
 next(running)
 rows = split.to_torch(style="map")
 before = rows[5]["id"].item()

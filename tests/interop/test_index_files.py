@@ -44,7 +44,7 @@ def test_what_tensorflow_wrote_is_indexed_as_the_tools_do(tmp_path: Path, format
         for payload in PAYLOADS:
             writer.write(payload)
     index(file, format=format)
-    assert as_the_tools_read_it(file, tmp_path / name) == PAYLOADS
+    assert as_the_tools_read_it(file, tmp_path / f"index-{format}" / name) == PAYLOADS
     shard_index._kept.clear()
     assert shard_index.shard_index(str(file)).origin == "beside"
     assert rk.open(file)[[59, 0, 7]]["id"].tolist() == [59, 0, 7]
@@ -54,8 +54,8 @@ def test_the_index_of_two_records_is_that_of_the_format(tmp_path: Path) -> None:
     (tmp_path / "x.tfrecord").write_bytes(frames([b"abc", b""]))
     index(tmp_path / "x.tfrecord", format="dali")
     index(tmp_path / "x.tfrecord", format="vahidk")
-    assert (tmp_path / "x.tfrecord.idx").read_bytes() == b"0 19\n19 16\n"
-    assert (tmp_path / "x.tfindex").read_bytes() == b"0 19\n19 16\n"
+    assert (tmp_path / "index-dali" / "x.tfrecord.idx").read_bytes() == b"0 19\n19 16\n"
+    assert (tmp_path / "index-vahidk" / "x.tfindex").read_bytes() == b"0 19\n19 16\n"
 
 
 def test_an_index_as_dalis_tool_writes_it_is_used(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import layout_datasets as layouts
 import numpy as np
 import pytest
 
@@ -170,3 +171,33 @@ def test_the_torch_and_jax_code_reads_every_value(framework: str, dataset: str) 
         assert np.asarray(got["tokens"]).tolist() == list(range(i))
         assert got["name"] == f"näme {i}"
         assert np.asarray(got["cube"]).tolist() == [[i * 1000] * 2] * 2
+
+
+@pytest.mark.parametrize("name", layouts.NAMES)
+@pytest.mark.parametrize("framework", ["tensorflow", "torch", "jax"])
+def test_the_code_reads_every_layout(framework: str, name: str, tmp_path: Path) -> None:
+    path = layouts.write_layout(name, tmp_path)
+    batches = list(loaded(path, framework)["read"]("train", batch_size=4))
+    schema = rk.open(path).schema
+    column = next(iter(schema.features))
+    key = column if framework != "tensorflow" else schema[column].key or column
+    assert sorted(size(batch[key]) for batch in batches) == [2, 4]
+    if framework != "tensorflow":
+        assert all(list(batch) == list(schema.features) for batch in batches)
+
+
+def size(column: Any) -> int:
+    return len(column) if not hasattr(column, "shape") else int(column.shape[0])
+
+
+@pytest.mark.parametrize("name", layouts.NAMES)
+def test_the_spark_code_is_python_and_names_a_package_for_each_scala(name: str, tmp_path: Path) -> None:
+    path = layouts.write_layout(name, tmp_path)
+    code = reader_code(rk.open(path), path, "spark")
+    compile(code, "reader.py", "exec")
+    for scala in ("2.12", "2.13"):
+        assert f"--packages com.linkedin.sparktfrecord:spark-tfrecord_{scala}:0.7.0" in code
+    for key in (
+        key for column, feature in rk.open(path).schema.items() for key in feature.record_keys(column)
+    ):
+        assert f'StructField("{key}", ' in code

@@ -22,7 +22,7 @@ from rekord.cli.main import run
 from rekord.storage.anywhere import ANYWHERE, REMOTE
 from rekord.storage.read_ahead import FIRST_BYTES
 from rekord.storage.remote import is_remote
-from rekord.testing import corrupt_payload
+from rekord.testing import corrupt_payload, example_bytes, frames
 
 SCHEMA = rk.Schema(
     {"n": rk.Int64(), "text": rk.Text(), "label": rk.Label(3), "tokens": rk.Int64(shape=(None,))}
@@ -130,6 +130,54 @@ def test_files_without_a_manifest_are_found_by_folder_and_pattern(
     assert rk.check(f"{BUCKET}/plain").ok
 
 
+@pytest.fixture
+def requests(server: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The requests that s3fs makes, by what they are called."""
+    made: list[str] = []
+    kind = fsspec.get_filesystem_class("s3")
+    call = kind._call_s3
+
+    async def counted(self: Any, method: str, *args: Any, **options: Any) -> Any:
+        made.append(method)
+        return await call(self, method, *args, **options)
+
+    monkeypatch.setattr(kind, "_call_s3", counted)
+    return made
+
+
+def test_files_that_are_called_a_tar_are_recognised_there_by_one_request_each(
+    server: str, requests: list[str]
+) -> None:
+    client = boto3.client("s3")
+    for block in range(3):
+        rows = [example_bytes({"n": [4 * block + i]}) for i in range(4)]
+        name = f"ray/2f9c1e0b_{block:06}_000000.tar"
+        client.put_object(Bucket="rekord-test", Key=name, Body=frames(rows))
+    client.put_object(Bucket="rekord-test", Key="ray/archive.tar", Body=b"no record" * 200)
+    client.put_object(Bucket="rekord-test", Key="ray/empty.tar", Body=b"")
+    client.put_object(Bucket="rekord-test", Key="ray/info.json", Body=b"{}")
+    split = rk.open(f"{BUCKET}/ray")
+    assert requests.count("get_object") == 4  # the archive too, which its name does not give away
+    assert values(split.batches(5)) == list(range(12))
+    assert rk.check(f"{BUCKET}/ray").records == 12
+
+
+def test_of_many_files_there_at_most_a_hundred_are_asked_for(server: str, requests: list[str]) -> None:
+    client = boto3.client("s3")
+    for number in range(130):
+        client.put_object(
+            Bucket="rekord-test",
+            Key=f"many/2f9c1e0b_{number:06}_000000.tar",
+            Body=frames([example_bytes({"n": [number]})]),
+        )
+    assert len(rk.open(f"{BUCKET}/many")["all"].paths) == 130
+    assert requests.count("get_object") == 100
+    requests.clear()
+    client.put_object(Bucket="rekord-test", Key="many/x.tfrecord", Body=frames([example_bytes({"n": [7]})]))
+    assert values(rk.open(f"{BUCKET}/many", schema=rk.Schema({"n": rk.Int64()})).batches(5)) == [7]
+    assert requests.count("get_object") == 1  # the record itself: names told which file it is
+
+
 def test_what_is_missing_or_damaged_there_is_said_with_its_address(dataset: tuple[str, Path]) -> None:
     with pytest.raises(rk.DatasetError) as missing:
         rk.open(f"{BUCKET}/nothing/here")
@@ -172,7 +220,7 @@ def test_a_place_that_nobody_knows_is_refused() -> None:
 def test_a_shuffled_split_goes_on_after_a_resume(dataset: tuple[str, Path]) -> None:
     split = rk.open(dataset[0])["train"]
     whole = values(split.batches(50, shuffle=True, seed=8))
-    batches = split.batches(50, shuffle=True, seed=8)
+    batches = iter(split.batches(50, shuffle=True, seed=8))
     first = [n for _ in range(3) for n in next(batches)["n"].tolist()]
     again = rk.open(dataset[0])["train"].batches(64, shuffle=True, seed=8)
     again.load_state_dict(batches.state_dict())
@@ -189,6 +237,7 @@ def _read_in_child(split: Any, results: Any) -> None:
     results.send(values(split.batches(50, shuffle=True, seed=5)))
 
 
+@pytest.mark.concurrency
 def test_a_forked_process_makes_connections_of_its_own(dataset: tuple[str, Path]) -> None:
     split = rk.open(dataset[0])["train"]
     wanted = values(split.batches(50, shuffle=True, seed=5))
@@ -208,6 +257,7 @@ def test_a_forked_process_makes_connections_of_its_own(dataset: tuple[str, Path]
     assert values(split.batches(50, shuffle=True, seed=5)) == wanted
 
 
+@pytest.mark.concurrency
 def test_workers_of_a_data_loader_read_there(dataset: tuple[str, Path]) -> None:
     split = rk.open(dataset[0])["train"]
     wanted = values(split.batches(50, shuffle=True, seed=5))

@@ -360,6 +360,7 @@ def test_rows_that_merely_have_lists_are_not_taken_for_batches(tmp_path: Path) -
     assert [row["pair"].tolist() for row in saved(dataset, tmp_path)] == [[0, 1], [2, 3]]
 
 
+@pytest.mark.concurrency
 def test_splits_shuffling_and_workers_are_as_with_any_rows(tmp_path: Path) -> None:
     dataset = Data.range(100).map(lambda i: {"id": i, "class": i % 2})
     options: dict[str, Any] = {"split": {"train": 0.8, "val": 0.2}, "stratify": "class", "shuffle": True}

@@ -160,6 +160,7 @@ def test_another_backend_learns_and_resumes_alike(numbers: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize(("number", "ends"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.concurrency
 def test_a_process_that_is_ended_leaves_a_run_that_goes_on_to_the_same_end(
     numbers: Path, whole_run: Trained, tmp_path: Path, number: signal.Signals, ends: int
 ) -> None:
@@ -188,7 +189,7 @@ def test_what_a_run_leaves_can_be_used_without_rekord(whole_run: Trained) -> Non
         ["checkpoint.tfrecord", "inputs.json", "metrics.json", "model.keras", "report.html"]
     )
     model = keras.saving.load_model(out / "model.keras")
-    val = next(rk.open(whole_run.dataset)["val"].batches(1000))
+    val = next(iter(rk.open(whole_run.dataset)["val"].batches(1000)))
     said = model.predict_on_batch({"numbers": val["point"]}).argmax(-1)
     assert float((said == val["label"]).mean()) == whole_run.score
     metrics = json.loads((out / "metrics.json").read_text())

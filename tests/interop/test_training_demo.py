@@ -79,7 +79,7 @@ def test_an_encoder_and_decoder_finds_what_is_in_a_scene(scene_run: Trained) -> 
 
 
 def test_pixels_that_are_ignored_are_not_counted(scenes: Path, scene_run: Trained) -> None:
-    val = next(rk.open(scenes)["val"].batches(1000, columns=["mask"], decode=True, resize=(64, 64)))
+    val = next(iter(rk.open(scenes)["val"].batches(1000, columns=["mask"], decode=True, resize=(64, 64))))
     masks = np.asarray(val["mask"])
     assert 0 < (masks == 255).sum() < masks.size
     assert scene_run.confusion is not None

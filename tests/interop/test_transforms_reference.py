@@ -181,6 +181,7 @@ def test_torch_gets_what_was_written(splits, style):
         assert all(torch.equal(a[name], b[name]) for name in a)
 
 
+@pytest.mark.concurrency
 def test_workers_of_torch_get_what_was_written(splits):
     torch = pytest.importorskip("torch")
     one, other = (list(split.to_torch(4, workers=2)) for split in splits)

@@ -124,7 +124,7 @@ def test_vectors_are_those_of_the_tfidf_vectorizer(tmp_path, with_):
     expected = vectorizer.fit_transform(TEXTS).toarray()
     order = [vectorizer.vocabulary_[word] for word in words]
     assert sorted(order) == list(range(expected.shape[1]))
-    column = next(dataset["train"].batches(len(TEXTS)))["text"]
+    column = next(iter(dataset["train"].batches(len(TEXTS))))["text"]
     np.testing.assert_allclose(column.to_dense(), expected[:, order], rtol=1e-6, atol=1e-8)
     np.testing.assert_array_equal(column.to_scipy().toarray(), column.to_dense())
 
@@ -154,7 +154,7 @@ def test_tfidf_is_fed_to_tensorflow_as_a_sparse_tensor(tmp_path):
         progress=False,
         workers=1,
     )
-    dense = next(dataset["train"].batches(len(TEXTS)))["text"].to_dense()
+    dense = next(iter(dataset["train"].batches(len(TEXTS))))["text"].to_dense()
     (batch,) = dataset["train"].to_tensorflow(len(TEXTS))
     assert isinstance(batch["text"], tf.SparseTensor)
     np.testing.assert_array_equal(tf.sparse.to_dense(batch["text"]).numpy(), dense)

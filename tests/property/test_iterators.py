@@ -117,7 +117,7 @@ def test_from_every_step_a_state_goes_on_with_the_rest(
     split, options = asked(folder, kind)
     options |= {"remainder": remainder, "epoch": 2}
     whole = numbers(split.batches(7, **options, **way))
-    going = split.batches(7, **options, **way)
+    going = iter(split.batches(7, **options, **way))
     resumed = split.batches(7, **options, **way)
     for step in range(len(whole) + 1):
         state = json.loads(json.dumps(going.state_dict()))
@@ -135,8 +135,9 @@ def test_eight_ranks_go_on_as_six_at_the_same_sample(folder: Path, kind: str) ->
     for steps in range(4):
         before = [split.batches(2, rank=rank, world=8, **options) for rank in range(8)]
         for one in before:
-            for _ in range(steps):
-                next(one, None)
+            running = iter(one)
+            for _ in range(min(steps, len(one))):
+                next(running)
         states = [json.loads(json.dumps(one.state_dict())) for one in before]
         consumed = min(steps * 16, len(whole))
         assert max(state["consumed"] for state in states) == consumed
@@ -168,13 +169,15 @@ def test_a_state_goes_through_any_worlds_and_nothing_is_lost(
                 one.load_state_dict(state)
         steps = data.draw(st.integers(0, (len(whole) - consumed) // (batch_size * world)))
         taken: Counter[int] = Counter()
-        for one in ranks:
+        running = [iter(one) for one in ranks]
+        for each in running:
             for _ in range(steps):
-                taken.update(next(one)["n"].tolist())
+                taken.update(next(each)["n"].tolist())
         after = consumed + steps * batch_size * world
         assert taken == Counter(whole[consumed:after])
-        states = [one.state_dict() for one in ranks]
-        assert all(each == states[0] for each in states)
+        states = [each.state_dict() for each in running]
+        assert all(one == states[0] for one in states)
+        assert states == [one.state_dict() for one in ranks]
         state, consumed = json.loads(json.dumps(states[0])), after
     assert _in_order(split, 2, consumed, state, options) == whole[consumed:]
 

@@ -18,6 +18,7 @@ from rekord.cli.main import run
 from rekord.dataset.manifest import read_manifest
 from rekord.testing import Crash, FaultyStorage
 from rekord.testing.conversions import never_wait_for_disks, strays
+from rekord.testing.manifests import edit_manifest
 from rekord.testing.sources import tree
 from rekord.verbs.balance_prepare import Asked, prepare_balance
 
@@ -267,6 +268,7 @@ def test_the_same_again_has_nothing_to_do_and_another_seed_is_another_dataset(da
 
 
 @pytest.mark.parametrize("method", ["oversample", "undersample"])
+@pytest.mark.slow
 def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(
     data, tmp_path, monkeypatch, method
 ):
@@ -469,10 +471,7 @@ def test_the_command_gives_one_document(data, tmp_path, capsys):
 
 def test_a_class_that_is_not_declared_is_a_finding_of_the_command(tmp_path, capsys):
     rk.write(rows_of([9, 3, 2]), tmp_path / "in", schema=SCHEMA, progress=False, workers=1)
-    manifest = tmp_path / "in" / "rekord.json"
-    told = json.loads(manifest.read_text())
-    told["schema"]["features"]["label"]["names"].pop()
-    manifest.write_text(json.dumps(told))
+    edit_manifest(tmp_path / "in", lambda told: told["schema"]["features"]["label"]["names"].pop())
     assert run(["balance", str(tmp_path / "in"), str(tmp_path / "out")]) == 1
     assert "X552: 2 of 14 records have a class in `label` that is not declared" in capsys.readouterr().err
 

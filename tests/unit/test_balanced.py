@@ -131,9 +131,9 @@ def test_ranks_share_an_epoch_and_a_state_goes_on_in_another_world(tmp_path: Pat
     balanced = dataset(tmp_path, [30, 20, 10])["train"].balanced()
     whole = column(balanced.batches(60, shuffle=True, seed=5), "n")
     ranks = [balanced.batches(4, shuffle=True, seed=5, rank=rank, world=3) for rank in range(3)]
-    taken = [next(iterator)["n"].tolist() for iterator in ranks]
+    taken = [next(iter(loader))["n"].tolist() for loader in ranks]
     state = json.loads(json.dumps(ranks[0].state_dict()))
-    assert all(iterator.state_dict() == state for iterator in ranks)
+    assert all(loader.state_dict() == state for loader in ranks)
     assert len(json.dumps(state)) < 500
     rest = balanced.batches(5, shuffle=True, seed=5)
     rest.load_state_dict(state)
@@ -405,7 +405,7 @@ def test_each_record_comes_as_often_as_its_factor_says_rounded(tmp_path: Path) -
 def test_a_list_column_resumes_and_pickles_as_any_other(tmp_path: Path) -> None:
     balanced = pickle.loads(pickle.dumps(tagged(tmp_path).balanced(by="tags", target={0: 1, 1: 2, 2: 1})))
     whole = column(balanced.batches(10, shuffle=True, seed=2), "n")
-    begun = balanced.batches(10, shuffle=True, seed=2)
+    begun = iter(balanced.batches(10, shuffle=True, seed=2))
     for _ in range(5):
         next(begun)
     gone_on = balanced.batches(7, shuffle=True, seed=2)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lifetimes import ended, threads_of
 
 import rekord as rk
 from rekord.dataset import shard_index
@@ -164,7 +165,7 @@ def test_a_column_that_is_not_there_names_a_near_miss(split) -> None:
 
 @pytest.mark.parametrize("way", THREADS)
 def test_columns_come_in_the_forms_that_their_features_have(split, way) -> None:
-    batch = next(split.batches(5, **way))
+    batch = next(iter(split.batches(5, **way)))
     assert batch["n"].tolist() == [0, 1, 2, 3, 4]
     assert batch["vec"].shape == (5, 2)
     assert isinstance(batch["tokens"], rk.Ragged)
@@ -176,7 +177,7 @@ def test_columns_come_in_the_forms_that_their_features_have(split, way) -> None:
 
 
 def test_holes_are_filled_and_rows_padded_where_that_is_asked_for(split) -> None:
-    batch = next(split.batches(4, fill={"score": -1.0}, ragged="pad", pad={"tokens": 9}))
+    batch = next(iter(split.batches(4, fill={"score": -1.0}, ragged="pad", pad={"tokens": 9})))
     assert batch["score"].tolist() == [-1.0, 0.5, 1.0, -1.0]
     assert batch["tokens"].tolist() == [[9, 9, 9], [0, 9, 9], [0, 1, 9], [0, 1, 2]]
 
@@ -185,7 +186,7 @@ def test_a_function_changes_batches_after_they_are_filled_and_padded(split) -> N
     def last(batch: dict[str, Any]) -> dict[str, Any]:
         return {"n": batch["n"], "sum": batch["tokens"].sum(axis=1) + batch["score"]}
 
-    batch = next(split.batches(4, fill={"score": 0.0}, ragged="pad", map=last))
+    batch = next(iter(split.batches(4, fill={"score": 0.0}, ragged="pad", map=last)))
     assert list(batch) == ["n", "sum"]
     assert batch["sum"].tolist() == [0.0, 0.5, 2.0, 3.0]
 
@@ -201,7 +202,7 @@ def test_what_a_function_raises_is_passed_on_unchanged(split, way) -> None:
     def function(batch: dict[str, Any]) -> dict[str, Any]:
         raise raised
 
-    batches = split.batches(4, map=function, **way)
+    batches = iter(split.batches(4, map=function, **way))
     with pytest.raises(Trouble) as caught:
         next(batches)
     assert caught.value is raised
@@ -214,13 +215,13 @@ def test_an_error_of_rekord_from_a_function_keeps_its_place(split, way) -> None:
         return batch
 
     with pytest.raises(rk.RekordError) as caught:
-        next(split.batches(4, map=function, **way))
+        next(iter(split.batches(4, map=function, **way)))
     assert caught.value.location.path is None
 
 
 @pytest.mark.parametrize("made", [None, [1], 3])
 def test_a_function_must_give_a_batch(split, made) -> None:
-    failure = refused(lambda: next(split.batches(4, map=lambda batch: made)))
+    failure = refused(lambda: next(iter(split.batches(4, map=lambda batch: made))))
     assert (failure.code, failure.expected) == ("U605", "a dict of columns, as it was given one")
 
 
@@ -287,9 +288,10 @@ def test_a_request_can_be_pickled_with_all_that_it_does(split) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_the_next_iteration_is_the_next_epoch(split, way) -> None:
     batches = split.batches(5, **way)
-    first = flat(batches)
-    assert batches.epoch == 0
-    assert next(batches, None) is None  # it stays at its end
+    running = iter(batches)
+    first = flat(running)
+    assert (running.epoch, batches.epoch) == (0, 0)
+    assert next(running, None) is None  # it stays at its end
     second = flat(batches)
     assert batches.epoch == 1
     assert set(first) == set(second) == set(range(RECORDS))
@@ -329,7 +331,7 @@ def views(split: rk.Split) -> dict[str, rk.Split]:
 def test_from_every_step_a_state_goes_on_with_the_rest(split, way, view) -> None:
     part = views(split)[view]
     whole = numbers(part.batches(4, **way))
-    going = part.batches(4, **way)
+    going = iter(part.batches(4, **way))
     for step in range(len(whole) + 1):
         state = json.loads(json.dumps(going.state_dict()))
         resumed = part.batches(4, **way)
@@ -340,36 +342,51 @@ def test_from_every_step_a_state_goes_on_with_the_rest(split, way, view) -> None
 
 
 def test_a_state_is_what_was_delivered_not_what_was_read_ahead(split) -> None:
-    batches = split.batches(2, shuffle=True, prefetch=8, threads=2)
+    batches = iter(split.batches(2, shuffle=True, prefetch=8, threads=2))
     assert batches.state_dict()["consumed"] == 0
     next(batches)
     assert batches.state_dict()["consumed"] == 2
 
 
 def test_a_state_goes_on_in_its_epoch_and_then_in_the_next(split) -> None:
-    batches = split.batches(8, shuffle=True, epoch=4)
+    batches = iter(split.batches(8, shuffle=True, epoch=4))
     next(batches)
     resumed = split.batches(8, shuffle=True)
     resumed.load_state_dict(batches.state_dict())
-    assert (resumed.epoch, len(resumed)) == (4, 2)
+    assert (resumed.epoch, len(resumed)) == (4, 3)
     rest = flat(resumed)
     assert rest == flat(split.batches(8, shuffle=True, epoch=4))[8:]
     assert flat(resumed) == flat(split.batches(8, shuffle=True, epoch=5))
 
 
-def test_a_state_at_the_end_has_nothing_left_and_then_a_new_epoch(split) -> None:
-    batches = split.batches(8, shuffle=True)
-    assert len(flat(batches)) == RECORDS
-    resumed = split.batches(8, shuffle=True)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_state_after_the_last_batch_has_nothing_left_and_then_a_new_epoch(split, way) -> None:
+    batches = split.batches(8, **way)
+    running = iter(batches)
+    for _ in range(len(batches)):
+        next(running)
+    resumed = split.batches(8, **way)
     resumed.load_state_dict(batches.state_dict())
     assert flat(resumed) == []
-    assert flat(resumed) == flat(split.batches(8, shuffle=True, epoch=1))
+    assert flat(resumed) == flat(split.batches(8, epoch=1, **way))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_state_after_the_end_is_the_start_of_the_next_epoch(split, way) -> None:
+    batches = split.batches(8, **way)
+    running = iter(batches)
+    assert set(flat(running)) == set(range(RECORDS))
+    assert running.state_dict() == batches.state_dict()
+    assert (batches.state_dict()["epoch"], batches.state_dict()["consumed"]) == (1, 0)
+    resumed = split.batches(8, **way)
+    resumed.load_state_dict(batches.state_dict())
+    assert flat(resumed) == flat(split.batches(8, epoch=1, **way))
 
 
 @pytest.mark.parametrize("way", THREADS)
 def test_a_state_goes_on_with_other_ranks_batches_and_columns(split, way) -> None:
     whole = flat(split.batches(1, shuffle=True))
-    before = [split.batches(2, shuffle=True, rank=rank, world=4, **way) for rank in range(4)]
+    before = [iter(split.batches(2, shuffle=True, rank=rank, world=4, **way)) for rank in range(4)]
     seen = [n for one in before for n in next(one)["n"].tolist()]
     assert sorted(seen) == sorted(whole[:8])
     states = [one.state_dict() for one in before]
@@ -383,13 +400,15 @@ def test_a_state_goes_on_with_other_ranks_batches_and_columns(split, way) -> Non
     assert [rest[p % 3].pop(0) for p in range(8, RECORDS)] == whole[8:]
 
 
-def test_a_running_iterator_may_load_a_state(split) -> None:
+def test_a_state_that_is_loaded_while_an_iterator_runs_is_for_the_next_one(split) -> None:
     batches = split.batches(4, threads=2)
+    running = iter(batches)
+    next(running)
     state = batches.state_dict()
-    first = next(batches)["n"].tolist()
-    next(batches)
+    second = next(running)["n"].tolist()
     batches.load_state_dict(state)
-    assert next(batches)["n"].tolist() == first
+    assert next(running)["n"].tolist() == [8, 9, 10, 11]
+    assert next(iter(batches))["n"].tolist() == second == [4, 5, 6, 7]
 
 
 def test_a_state_of_something_else_is_refused(split, folder, tmp_path) -> None:
@@ -408,6 +427,7 @@ def test_a_state_of_something_else_is_refused(split, folder, tmp_path) -> None:
         )
         assert failure.code == "U650", name
     renamed = {**state, "split": "val"}
+    del renamed["checksum"]  # as a state of an earlier version
     failure = refused(lambda: split.batches(4, shuffle=True).load_state_dict(renamed))
     assert (failure.code, failure.what) == ("U650", "the state is one of another split")
 
@@ -434,44 +454,69 @@ def test_what_is_no_state_is_refused(split, state) -> None:
 
 def test_a_refused_state_leaves_the_iteration_as_it_was(split) -> None:
     batches = split.batches(4)
-    next(batches)
+    running = iter(batches)
+    next(running)
+    before = batches.state_dict()
     refused(lambda: batches.load_state_dict({}))
-    assert next(batches)["n"].tolist() == [4, 5, 6, 7]
+    assert batches.state_dict() == before
+    assert next(running)["n"].tolist() == [4, 5, 6, 7]
 
 
 # ---- Lifetimes ----
 
 
-def decoding_threads() -> set[threading.Thread]:
-    return {one for one in threading.enumerate() if one.name.startswith("rekord")}
-
-
+@pytest.mark.concurrency
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("leave", ["close", "break", "forget", "fail"])
-def test_leaving_early_leaves_no_thread(split, way, leave) -> None:
+@pytest.mark.parametrize("leave", ["close", "with", "end", "fail"])
+def test_an_iterator_that_ends_has_waited_for_its_threads(split, way, leave) -> None:
     def function(batch: dict[str, Any]) -> dict[str, Any]:
-        if leave == "fail" and 4 in batch["n"]:
+        if leave == "fail" and 20 in batch["n"]:
             raise Trouble
         return batch
 
-    before = decoding_threads()
-    batches = split.batches(2, map=function, **way)
-    if leave == "fail":
-        with pytest.raises(Trouble):
-            flat(batches)
-    else:
-        for _ in batches:
-            break
+    batches = iter(split.batches(2, map=function, **way))
+    next(batches)
+    threads = threads_of(batches)
+    assert len(threads) == (0 if way["threads"] == 1 and way["prefetch"] == 0 else way["threads"])
     if leave == "close":
         batches.close()
         assert next(batches, None) is None
-    if leave in ("break", "forget"):
-        del batches
-        gc.collect()
-    assert decoding_threads() <= before
+    elif leave == "with":
+        with batches:
+            next(batches)
+    elif leave == "end":
+        flat(batches)
+    else:
+        with pytest.raises(Trouble):
+            flat(batches)
+    assert [one for one in threads if one.is_alive()] == []
 
 
+@pytest.mark.concurrency
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("leave", ["break", "forget", "cycle", "unused"])
+def test_an_iterator_that_is_left_behind_leaves_no_thread(split, way, leave) -> None:
+    batches = split.batches(2, **way)
+    running = iter(batches)
+    threads: list[threading.Thread] = []
+    if leave != "unused":
+        next(running)
+        threads = threads_of(running)
+    if leave == "cycle":
+        cycle: list[Any] = [running]
+        cycle.append(cycle)
+        del cycle
+    if leave == "break":
+        for _ in running:
+            break
+    del running
+    gc.collect()
+    assert ended(threads)
+
+
+@pytest.mark.concurrency
 @pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.slow
 def test_an_iterator_may_be_collected_by_one_of_its_own_threads(split, order) -> None:
     dropped = threading.Event()
     calls = []
@@ -483,24 +528,23 @@ def test_an_iterator_may_be_collected_by_one_of_its_own_threads(split, order) ->
             gc.collect()
         return batch
 
-    before = decoding_threads()
-    cycle: list[Any] = [split.batches(2, map=function, threads=1, prefetch=6, **order)]
+    cycle: list[Any] = [iter(split.batches(2, map=function, threads=1, prefetch=6, **order))]
     cycle.append(cycle)
     next(cycle[0])
+    threads = threads_of(cycle[0])
+    assert len(threads) == 1
     gc.disable()  # nobody else is to find it
     try:
         del cycle
         dropped.set()
-        for one in decoding_threads() - before:
-            one.join(60)
-            assert not one.is_alive()
+        assert ended(threads)
     finally:
         gc.enable()
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_running_iterator_cannot_be_pickled(split, way) -> None:
-    batches = split.batches(2, **way)
+    batches = iter(split.batches(2, **way))
     next(batches)
     failure = refused(lambda: pickle.dumps(batches))
     assert failure.code == "U607"
@@ -517,9 +561,10 @@ def _in_child(batches: Any, send: Any) -> None:
         os._exit(0)
 
 
+@pytest.mark.concurrency
 @pytest.mark.parametrize("way", [{**order, "threads": 1, "prefetch": 0} for order in ORDERS])
 def test_a_forked_child_may_not_go_on(split, way) -> None:
-    batches = split.batches(2, **way)
+    batches = iter(split.batches(2, **way))
     first = next(batches)["n"].tolist()
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe(duplex=False)
@@ -550,13 +595,13 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The shards whose index is read, from now on."""
     seen: list[str] = []
-    original = shard_index.read_index_file
+    original = shard_index.open_index_file
 
     def read(path: str, *rest: Any) -> Any:
         seen.append(os.path.basename(path))
         return original(path, *rest)
 
-    monkeypatch.setattr(shard_index, "read_index_file", read)
+    monkeypatch.setattr(shard_index, "open_index_file", read)
     return seen
 
 
@@ -580,7 +625,8 @@ def test_the_first_batch_in_file_order_needs_one_index_at_most(many, looked_at, 
     asked = request.getfixturevalue("asked_about")
     batches = split.batches(4, threads=1, prefetch=0)
     assert len(batches) == 250
-    assert next(batches)["n"].tolist() == [0, 1, 2, 3]
+    running = iter(batches)
+    assert next(running)["n"].tolist() == [0, 1, 2, 3]
     assert batches.state_dict()["consumed"] == 4
     assert len(looked_at) <= 1
     assert len(set(asked)) <= 1
@@ -592,7 +638,7 @@ def test_the_first_shuffled_batch_needs_the_shards_that_it_takes_from(
 ) -> None:
     split = rk.open(many)["train"]
     asked = request.getfixturevalue("asked_about")
-    batches = split.batches(4, shuffle=shuffle, threads=1, prefetch=0)
+    batches = iter(split.batches(4, shuffle=shuffle, threads=1, prefetch=0))
     found = next(batches)["n"].tolist()
     touched = {n // 5 for n in found}
     assert len(set(looked_at)) <= len(touched)
@@ -603,8 +649,8 @@ def test_the_first_shuffled_batch_needs_the_shards_that_it_takes_from(
 def test_going_on_in_the_middle_opens_no_shard_before_it(many, looked_at) -> None:
     split = rk.open(many)["train"]
     batches = split.batches(4, threads=1, prefetch=0)
-    batches.load_state_dict({**batches.state_dict(), "consumed": 500})
-    assert next(batches)["n"].tolist() == [500, 501, 502, 503]
+    batches.load_state_dict({**batches.state_dict(), "consumed": 500, "checksum": None})
+    assert next(iter(batches))["n"].tolist() == [500, 501, 502, 503]
     assert len(looked_at) <= 1
 
 

@@ -273,7 +273,7 @@ def test_masks_are_resized_without_new_ids(opened) -> None:
 def test_rows_and_batches_keep_the_encoded_bytes_unless_asked(opened) -> None:
     data = opened([{"image": [png(pixels_of(0))]}], {"image": rk.Image()})
     assert data[0]["image"] == png(pixels_of(0))
-    assert next(data.batches(1))["image"].tolist() == [png(pixels_of(0))]
+    assert next(iter(data.batches(1)))["image"].tolist() == [png(pixels_of(0))]
 
 
 def test_only_the_columns_that_are_asked_for_are_decoded(opened) -> None:
@@ -372,6 +372,7 @@ def test_a_mask_that_holds_no_class_ids_is_refused(opened, drain, mask, code, fo
         assert failure.found == found
 
 
+@pytest.mark.slow
 def test_every_cut_and_many_flips_of_a_picture_decode_or_are_refused(opened, drain) -> None:
     images = [encoded(photo(9, 13), kind) for kind in ("jpeg", "png", "gif", "bmp", "webp")]
     images.append(encoded(photo(9, 13).quantize(8)))

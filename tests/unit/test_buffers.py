@@ -176,6 +176,7 @@ def _dlpack(column: Any) -> Any:
 
 @pytest.mark.parametrize("hand_over", [_torch, _jax, _tensorflow, _dlpack, pa.array])
 @pytest.mark.parametrize("name", ["n", "small", "vec", "cube"])
+@pytest.mark.concurrency
 def test_what_another_library_was_given_outlives_its_batch(hand_over, name, reading) -> None:
     if name in ("vec", "cube") and hand_over is pa.array:
         hand_over = pa.FixedShapeTensorArray.from_numpy_ndarray
@@ -194,6 +195,7 @@ def test_what_another_library_was_given_outlives_its_batch(hand_over, name, read
 
 
 @pytest.mark.parametrize("name", list(SCHEMA))
+@pytest.mark.concurrency
 def test_what_arrow_was_given_outlives_its_batch(name, reading) -> None:
     from rekord.codec.arrow import column_to_arrow
 
@@ -207,6 +209,7 @@ def test_what_arrow_was_given_outlives_its_batch(name, reading) -> None:
     assert given.to_pylist() == expected
 
 
+@pytest.mark.concurrency
 def test_keeping_the_labels_does_not_keep_the_images(pools, path) -> None:
     batches = rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0)
     kept = [batch["n"] for batch in batches]
@@ -223,8 +226,9 @@ def test_keeping_the_labels_does_not_keep_the_images(pools, path) -> None:
     assert held < RECORDS * IMAGE_BYTES / 2
 
 
+@pytest.mark.concurrency
 def test_a_column_holds_its_own_buffer_and_no_other(pools, path) -> None:
-    batches = rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0)
+    batches = iter(rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0))
     batch = next(batches)
     owners = {name: weakref.ref(_owner(batch[name])) for name in ("n", "vec")}
     label = batch["n"]
@@ -245,8 +249,9 @@ def _owner(array: np.ndarray) -> Any:
     return array
 
 
+@pytest.mark.concurrency
 def test_a_buffer_comes_back_with_its_last_owner_and_not_before(pools, path) -> None:
-    batches = rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0)
+    batches = iter(rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0))
     batch = next(batches)
     column = batch["vec"]
     piece = column[2]
@@ -262,7 +267,7 @@ def test_a_buffer_comes_back_with_its_last_owner_and_not_before(pools, path) -> 
 
 
 def test_numbers_are_writable_and_nobody_elses(pools, path) -> None:
-    batches = rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0)
+    batches = iter(rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0))
     first, second = next(batches), next(batches)
     for name in ("n", "small", "vec", "cube"):
         assert first[name].flags.writeable
@@ -282,7 +287,7 @@ def test_numbers_are_writable_and_nobody_elses(pools, path) -> None:
 
 
 def test_numbers_are_aligned_for_any_vector_instruction(pools, path) -> None:
-    batch = next(rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0))
+    batch = next(iter(rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0)))
     for name in ("n", "vec", "cube"):
         assert batch[name].__array_interface__["data"][0] % 64 == 0
 
@@ -291,7 +296,7 @@ def test_numbers_are_aligned_for_any_vector_instruction(pools, path) -> None:
 def test_long_strings_stay_when_their_file_does_not(how, pools, tmp_path, path) -> None:
     file = tmp_path / "x.tfrecord"
     file.write_bytes(path.read_bytes())
-    batches = rk.open(file, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0)
+    batches = iter(rk.open(file, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0))
     batch = next(batches)
     if how == "truncated":
         os.truncate(file, 0)
@@ -310,8 +315,9 @@ def test_long_strings_stay_when_their_file_does_not(how, pools, tmp_path, path) 
     batches.close()
 
 
+@pytest.mark.concurrency
 def test_strings_outlive_the_iterator_and_its_pool(pools, path) -> None:
-    batches = rk.open(path, schema=SCHEMA).batches(BATCH, threads=2, prefetch=2)
+    batches = iter(rk.open(path, schema=SCHEMA).batches(BATCH, threads=2, prefetch=2))
     batch = next(batches)
     batches.close()
     del batches
@@ -321,8 +327,9 @@ def test_strings_outlive_the_iterator_and_its_pool(pools, path) -> None:
         assert _plain(batch[name]) == _expected(name, range(BATCH))
 
 
+@pytest.mark.concurrency
 def test_a_string_that_was_taken_out_is_a_copy(pools, path) -> None:
-    batches = rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0)
+    batches = iter(rk.open(path, schema=SCHEMA).batches(BATCH, threads=1, prefetch=0))
     image = next(batches)["image"][3]
     gc.collect()
     for _ in range(20):

@@ -178,10 +178,32 @@ def test_empty_payloads_do_not_say_what_a_file_holds(put_records: PutFile) -> No
     assert said(rk.check(put_records([b""] * 10 + [TEXT]))) == [("H713", "note", None, None)]
 
 
-def test_a_name_that_promises_compression_is_noted(put_records: PutFile) -> None:
-    for name in ("x.tfrecord.gz", "x.tfrecord.zz", "X.TFRECORD.GZ"):
-        report = rk.check(put_records([EXAMPLE], name))
-        assert (said(report), report.ok) == ([("H701", "note", None, None)], True)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x.tfrecord.gz",
+        "x.tfrecord.zz",
+        "X.TFRECORD.GZ",
+        "x.tfrecord.gz-00000-of-00003",
+        "x.tfrecord.zlib-00000-of-00003",
+        "x-00000-of-00003.tfrecord.gz",
+        "x.gz.tfrecord",
+    ],
+)
+def test_a_name_that_says_compression_is_believed_and_a_false_one_is_a_warning(
+    put_file: PutFile, name: str
+) -> None:
+    data = frames([EXAMPLE])
+    report = rk.check(put_file(data, name))
+    assert (said(report), report.ok) == ([("H701", "warning", None, None)], True)
+    assert said(rk.check(put_file(gzip.compress(data), name))) == []
+
+
+@pytest.mark.parametrize("name", ["gz.tfrecord", "x-00000-of-00003", "x.tfrecord-00000-of-00003", "x.gz.old"])
+def test_a_name_that_does_not_say_compression_is_a_note(put_file: PutFile, name: str) -> None:
+    data = frames([EXAMPLE])
+    assert said(rk.check(put_file(gzip.compress(data), name))) == [("H702", "note", None, None)]
+    assert said(rk.check(put_file(data, name))) == []
 
 
 def test_compression_that_the_name_does_not_tell_is_noted_with_what_to_do(put_file: PutFile) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
 
+import numpy as np
+import PIL.Image
 import pytest
 
 from rekord.cli.main import run
@@ -51,12 +54,32 @@ def shard(folder: Path, number: int) -> Path:
     return folder / f"train-{number:05}-of-00003.tfrecord"
 
 
-def test_a_good_dataset_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def picture(number: int) -> bytes:
+    file = io.BytesIO()
+    pixels = np.random.default_rng(number).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    PIL.Image.fromarray(pixels).save(file, "png")
+    return file.getvalue()
+
+
+def test_after_a_good_dataset_it_is_said_what_only_the_doctor_looks_for(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["check", str(folder)]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
-    (line,) = printed.out.splitlines()
+    (line, hint) = printed.out.splitlines()
     assert line.startswith("all good · 3 files · 60 records · ")
+    assert hint == (
+        "check does not look for labels stored as floats, numbers stored as text or pixels stored raw: "
+        f"rekord doctor {folder}"
+    )
+
+
+def test_json_of_a_good_dataset_is_one_document(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", str(folder), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["ok"] is True
+    assert printed.err == ""
 
 
 def test_damage_is_said_with_file_record_and_byte(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +89,7 @@ def test_damage_is_said_with_file_record_and_byte(folder: Path, capsys: pytest.C
     lines = printed.out.splitlines()
     offset = frame_offsets(GOOD)[7]
     assert lines[0] == (
-        f"F102  train-00001-of-00003.tfrecord  record 7  byte {offset:,}   payload checksum does not match"
+        f"F102  train-00001-of-00003.tfrecord  record 7 (train 27)  byte {offset:,}   payload checksum does not match"
     )
     assert lines[1].startswith("      expected  masked crc32c ")
     assert any(line.startswith("      do        ") for line in lines)
@@ -90,7 +113,7 @@ def test_bytes_lost_across_records_are_not_counted_as_one_record(
     shard(folder, 1).write_bytes(drop_bytes(GOOD, offsets[2] + 14, offsets[5] + 20))
     assert run(["check", str(folder)]) == 1
     printed = capsys.readouterr().out
-    assert printed.startswith("F102  train-00001-of-00003.tfrecord  record 2  ")
+    assert printed.startswith("F102  train-00001-of-00003.tfrecord  record 2 (train 22)  ")
     assert "1 finding · 56 records good, 1 or more damaged · " in printed
 
 
@@ -139,9 +162,8 @@ def test_warnings_and_notes_are_told_apart_and_are_no_failure(
     ("payloads", "code", "said"),
     [
         ([{"a": [1], "b": [2]}] * 3, "H789", "3 of 3 rows are there more than once"),
-        ([{"x": [b"a" * 5000]}] * 40, "H786", "`x` has only 1 different value in 40 records"),
         (
-            [{"x": [bytes([i % 30]) * 5000]} for i in range(60)],
+            [{"x": [picture(i % 30)]} for i in range(60)],
             "H786",
             "the same `x` is there more than once: 10 more",
         ),
@@ -227,7 +249,7 @@ def test_several_paths_are_checked_together(folder: Path, capsys: pytest.Capture
     shard(folder, 1).write_bytes(corrupt_payload(GOOD, 7))
     assert run(["check", str(shard(folder, 0)), str(shard(folder, 1))]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"F102  {shard(folder, 1)}  record 7  ")
+    assert lines[0].startswith(f"F102  {shard(folder, 1)}  record 7 (train 27)  ")
     assert "39 of 40 records good" in lines[-2]
 
 

@@ -58,6 +58,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert os.getcwd() == before, "the tour does not stay where it was"
 
 
+@pytest.mark.slow
 def test_the_tour_ends_well_and_says_where_its_data_is(tour: Taken) -> None:
     assert tour.exit_code == 0, tour.told
     assert tour.said.splitlines()[-1].startswith("that was all, in ")
@@ -179,6 +180,7 @@ def test_the_data_is_always_the_same(tour: Taken, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.slow
 def test_without_a_folder_nothing_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_each_index_is_a_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["index", str(folder), "--format", "vahidk"]) == 0
     printed = capsys.readouterr()
-    names = [folder / f"train-{shard:05}-of-00002.tfindex" for shard in range(2)]
+    names = [folder / "index-vahidk" / f"train-{shard:05}-of-00002.tfindex" for shard in range(2)]
     assert printed.out.splitlines() == [f"{name}  20 records" for name in names]
     assert printed.err == "wrote 2 index files of 2 files · 40 records\n"
     assert all(name.read_bytes().startswith(b"0 ") for name in names)

@@ -169,12 +169,14 @@ def test_a_bug_is_admitted_in_one_short_message(
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_missing_path_is_exit_code_3_in_a_real_process(tmp_path: Path) -> None:
     ended = rekord("check", tmp_path / "missing")
     assert (ended.returncode, ended.stdout) == (3, "")
     assert ended.stderr.startswith("DatasetError X501: no such file or folder\n  where     ")
 
 
+@pytest.mark.slow
 def test_an_unknown_verb_is_exit_code_2_in_a_real_process() -> None:
     ended = rekord("shwo", "x")
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -183,6 +185,7 @@ def test_an_unknown_verb_is_exit_code_2_in_a_real_process() -> None:
     )
 
 
+@pytest.mark.slow
 def test_piped_output_has_no_escape_codes_even_if_colour_is_forced(good_file: Path) -> None:
     bad = good_file.with_name("bad.tfrecord")
     bad.write_bytes(corrupt_payload(good_file.read_bytes(), 1))
@@ -192,6 +195,7 @@ def test_piped_output_has_no_escape_codes_even_if_colour_is_forced(good_file: Pa
         assert ESCAPE not in ended.stdout + ended.stderr
 
 
+@pytest.mark.concurrency
 def test_a_reader_that_has_seen_enough_ends_the_command_quietly(tmp_path: Path) -> None:
     path = tmp_path / "long.tfrecord"
     path.write_bytes(frames([example_bytes({"label": [1]})] * 5000))
@@ -234,6 +238,7 @@ def open_when_read(pipe: Path, process: subprocess.Popen[bytes]) -> int:
     raise AssertionError(process.communicate())
 
 
+@pytest.mark.concurrency
 def test_ctrl_c_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     pipe = tmp_path / "slow.tfrecord"
     os.mkfifo(pipe)
@@ -251,6 +256,7 @@ def test_ctrl_c_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [["salvage", "IN", "out"], ["stats", "IN"], ["diff", "IN", "other"], ["diff", "other", "IN"]]
 )
+@pytest.mark.concurrency
 def test_ctrl_c_during_a_slow_read_ends_at_once_and_leaves_nothing(
     tmp_path: Path, arguments: list[str]
 ) -> None:
@@ -274,6 +280,7 @@ def test_ctrl_c_during_a_slow_read_ends_at_once_and_leaves_nothing(
     assert sorted(os.listdir(tmp_path)) == ["other", "slow.tfrecord"]
 
 
+@pytest.mark.concurrency
 def test_a_terminal_gets_colour_while_a_piped_result_stays_plain(good_file: Path) -> None:
     bad = good_file.with_name("bad.tfrecord")
     bad.write_bytes(corrupt_payload(good_file.read_bytes(), 1))

@@ -12,6 +12,7 @@ import rekord as rk
 from rekord.cli.main import run
 from rekord.feeds.codegen import FRAMEWORKS, reader_code
 from rekord.testing import example_bytes, frames
+from rekord.verbs.index import index
 
 Captured = pytest.CaptureFixture[str]
 HOSTILE = 'a\'"\\\n\u202e{x}"""#; import os'
@@ -119,16 +120,36 @@ def test_dali_reads_fixed_and_varying_features_and_decodes_pictures(tmp_path: Pa
     assert '"vec": tfrec.FixedLenFeature([3], tfrec.float32, 0.0),' in code
     assert '"tokens": tfrec.VarLenFeature(tfrec.int64, 0),' in code
     assert '"image/object/bbox/xmin": tfrec.VarLenFeature(tfrec.float32, 0.0),' in code
-    assert 'fn.decoders.image(columns["image/encoded"])' in code
+    assert 'columns["image/encoded"], output_type=types.RGB, adjust_orientation=False' in code
     assert "rekord index PATH --format dali" in code
 
 
-def test_dali_is_told_the_declared_default(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["data", "data/", "data/Split-train/x.tfrecord", "data/*/x.tfrecord"])
+def test_the_reader_for_dali_takes_the_indexes_that_are_written_for_it(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for split in ("Split-train", "Split-eval"):
+        Path("data", split).mkdir(parents=True)
+        with rk.Writer(f"data/{split}/x.tfrecord", rk.Schema({"n": rk.Int64()})) as writer:
+            writer.write({"n": 1})
+    tree = ast.parse(reader_code(rk.open(place), place, "dali"))
+    (asked,) = [
+        node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "index_path"
+    ]
+    told = values(ast.unparse(tree))
+    files = [file for split in told["FILES"].values() for file in split]
+    names = {"Path": Path, "ROOT": told["ROOT"], "files": files}
+    places = eval(compile(ast.Expression(asked), "reader.py", "eval"), names)
+    assert {Path(file) for file in places} == {Path(file) for file in index(place, format="dali").written}
+
+
+def test_columns_with_a_default_are_in_every_record_and_read_by_dali(tmp_path: Path) -> None:
     schema = rk.Schema({"score": rk.Float32(default=0.25), "n": rk.Int64(default=3), "plain": rk.Int64()})
     rk.write([{"plain": 1}], tmp_path / "data", schema=schema, progress=False)
     code = reader_code(rk.open(tmp_path / "data"), "data", "dali")
-    assert '"score": tfrec.FixedLenFeature([], tfrec.float32, 0.25),' in code
-    assert '"n": tfrec.FixedLenFeature([], tfrec.int64, 3),' in code
+    assert '"score": tfrec.FixedLenFeature([], tfrec.float32, 0.0),' in code
+    assert '"n": tfrec.FixedLenFeature([], tfrec.int64, 0),' in code
     assert '"plain": tfrec.FixedLenFeature([], tfrec.int64, 0),' in code
 
 

@@ -333,6 +333,7 @@ def test_an_interrupt_ends_it_with_130_and_the_next_run_goes_on(
     assert rk.open("out")["train"].to_arrow().num_rows == 40
 
 
+@pytest.mark.concurrency
 def test_a_signal_ends_the_command_itself(table: str) -> None:
     Path("slow.py").write_text(
         "import time\ndef f(row):\n    open('began', 'w').close()\n    time.sleep(0.2)\n    return row\n"

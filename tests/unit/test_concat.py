@@ -94,7 +94,7 @@ def test_datasets_of_one_split_and_manifests_are_taken(dataset, tmp_path) -> Non
 def test_a_state_of_joined_splits_goes_on_and_one_of_another_order_does_not(dataset, tmp_path) -> None:
     parts = [dataset["train"], rk.open(tmp_path / "val")["val"]]
     joined = rk.concat(parts)
-    batches = joined.batches(4, shuffle=True)
+    batches = iter(joined.batches(4, shuffle=True))
     next(batches)
     state = json.loads(json.dumps(batches.state_dict()))
     resumed = pickle.loads(pickle.dumps(rk.concat(parts))).batches(4, shuffle=True)

@@ -39,7 +39,7 @@ def test_an_intact_file_has_no_diagnosis(tmp_path: Path, name: str, data: bytes)
 
 def test_a_gzip_file_without_a_name_for_it_is_no_damage(tmp_path: Path) -> None:
     diagnosis = only(tmp_path / "a.tfrecord", gzip.compress(GOOD))
-    assert (diagnosis.code, diagnosis.severity, diagnosis.records_affected) == ("H801", "warning", 300)
+    assert (diagnosis.code, diagnosis.severity, diagnosis.records_affected) == ("H801", "note", 300)
     assert diagnosis.tensorflow_error == IS_IT
     assert 'compression_type="GZIP"' in diagnosis.do
     assert diagnosis.ruled_out == ("not damage: every record was read and its checksums agree",)

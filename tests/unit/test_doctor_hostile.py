@@ -104,6 +104,7 @@ def test_odd_values_are_survived(tmp_path: Path, row: dict[str, Any]) -> None:
         assert document["records"] == 4
 
 
+@pytest.mark.slow
 def test_thousands_of_keys_are_not_thousands_of_diagnoses(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     rows = [{f"label_{i:05d}_{j}": [1.5] for j in range(50)} for i in range(100)]

@@ -49,6 +49,55 @@ def test_float_labels_that_are_whole_are_seen_in_the_file_alone(tmp_path: Path, 
     assert "float_list; every one of 100 values is whole, from 0 to 4" in diagnosis.evidence
 
 
+CONCLUSIONS: dict[str, tuple[Row, str]] = {
+    "whole floats": ({"label": [3.0]}, "H814"),
+    "a height": ({"height": [180.0]}, "H815"),
+    "digits": ({"count": [b"17"]}, "H817"),
+    "a square": ({"image": list(range(64))}, "H827"),
+}
+
+
+@pytest.mark.parametrize("case", CONCLUSIONS)
+def test_what_no_record_contradicts_is_concluded_from_enough_records(tmp_path: Path, case: str) -> None:
+    row, code = CONCLUSIONS[case]
+    for records in (1, 19):
+        few = rk.doctor(write(tmp_path / f"{records}.tfrecord", [{**row, "id": [i]} for i in range(records)]))
+        assert (codes(few), few.ok) == ([], True)
+    assert codes(rk.doctor(write(tmp_path / "b.tfrecord", [{**row, "id": [i]} for i in range(20)]))) == [code]
+
+
+def test_the_height_of_an_image_is_known_by_its_key(tmp_path: Path) -> None:
+    assert codes(rk.doctor(write(tmp_path / "a.tfrecord", [{"image/height": [480.0]}]))) == ["H815"]
+
+
+def test_that_ids_count_from_1_is_concluded_from_enough_records(tmp_path: Path) -> None:
+    schema = rk.Schema({"label": rk.Label(3), "id": rk.Int64()})
+    for records, code in ((3, "H752"), (30, "H830")):
+        rows: list[Row] = [{"label": [3 - i % 3], "id": [i]} for i in range(records)]
+        found = rk.doctor(write(tmp_path / f"{records}.tfrecord", rows), schema=schema)
+        assert [(each.code, each.severity) for each in found.diagnoses] == [(code, "error")]
+
+
+@pytest.mark.parametrize("labels", [[0.0, 1.0, 1.0], [4.0, 2.0]], ids=["several classes", "relevance"])
+def test_several_whole_floats_a_record_are_targets_and_no_classes(
+    tmp_path: Path, labels: list[float]
+) -> None:
+    rows: list[Row] = [{"label": labels, "id": [i]} for i in range(40)]
+    assert codes(rk.doctor(write(tmp_path / "a.tfrecord", rows))) == []
+
+
+def test_the_classes_of_boxes_as_floats_are_seen(tmp_path: Path) -> None:
+    rows: list[Row] = [{"image/object/class/label": [1.0, 2.0], "id": [i]} for i in range(40)]
+    assert codes(rk.doctor(write(tmp_path / "a.tfrecord", rows))) == ["H814"]
+
+
+@pytest.mark.parametrize(("key", "severity"), [("content-length", "note"), ("label", "warning")])
+def test_numbers_as_text_are_a_note_unless_they_are_labels(tmp_path: Path, key: str, severity: str) -> None:
+    rows: list[Row] = [{key: [b"%d" % i], "id": [i]} for i in range(40)]
+    (only,) = rk.doctor(write(tmp_path / "a.tfrecord", rows)).diagnoses
+    assert (only.code, only.severity) == ("H817", severity)
+
+
 @pytest.mark.parametrize("place", [0, 50, 99])
 def test_a_label_with_a_fraction_is_no_class(tmp_path: Path, place: int) -> None:
     rows: list[Row] = [{"label": [0.5 if i == place else 1.0]} for i in range(100)]

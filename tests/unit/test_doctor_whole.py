@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import PIL.Image
 import pytest
 
 import rekord as rk
@@ -15,7 +20,16 @@ from rekord.health.place import look_at
 from rekord.health.scan import FileEnd
 from rekord.testing import damage, wire
 
-LARGE = [bytes([i]) * 5000 for i in range(60)]
+
+def picture(number: int) -> bytes:
+    file = io.BytesIO()
+    pixels = np.random.default_rng(number).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    PIL.Image.fromarray(pixels).save(file, "png")
+    return file.getvalue()
+
+
+LARGE = [picture(i) for i in range(60)]
+UNSET_Y = wire.example(wire.features([wire.entry("y", wire.feature())]))
 
 
 def put(path: Path, values: list[bytes], *, first: int = 0) -> None:
@@ -111,6 +125,68 @@ def test_what_check_calls_an_error_the_doctor_does_not_call_well(tmp_path: Path,
     assert not found.ok
     assert found.diagnoses[0].severity == "error"
     assert (found.files, found.records) == (report.files, report.records)
+
+
+def boxed(side: float) -> dict[str, list[float]]:
+    return {f"image/object/bbox/{name}": [0.5] for name in ("xmin", "ymin")} | {
+        f"image/object/bbox/{name}": [side] for name in ("xmax", "ymax")
+    }
+
+
+SAME_FACTS: dict[str, tuple[list[Any], str, str, str]] = {
+    "compressed, and not named so": ([{"x": [1]}], "a.gz", "a.tfrecord", "H702 H801 note"),
+    "named as compressed": ([{"x": [1]}], "a.tfrecord", "a.tfrecord.gz", "H701 H802 warning"),
+    "a box that was rounded": ([boxed(1.0005)], "a.tfrecord", "a.tfrecord", "H771 H771 note"),
+    "a box a little outside": ([boxed(1.002)], "a.tfrecord", "a.tfrecord", "H771 H771 warning"),
+    "a box far outside": ([boxed(1.5)], "a.tfrecord", "a.tfrecord", "H771 H771 error"),
+    "a class id of 0": (
+        [{**boxed(0.9), "image/object/class/label": [0]}],
+        "a.tfrecord",
+        "a.tfrecord",
+        "H774 H830 warning",
+    ),
+    "NaN": ([{"x": [float("nan")]}], "a.tfrecord", "a.tfrecord", "H751 H751 warning"),
+    "two kinds": ([{"x": [1]}, {"x": [2]}, {"x": [0.5]}], "a.tfrecord", "a.tfrecord", "H755 H820 error"),
+    "no value": (
+        [{"x": [i], "y": [i]} for i in range(99)] + [wire.example_bytes({"x": [1]}) + UNSET_Y],
+        "a.tfrecord",
+        "a.tfrecord",
+        "H756 H819 warning",
+    ),
+    "an empty file": ([], "a.tfrecord", "a.tfrecord", "H703 H703 note"),
+    "texts": ([b"no protobuf, but text", b"and more of it"], "a.tfrecord", "a.tfrecord", "H713 H811 note"),
+}
+
+
+@pytest.mark.parametrize("fact", SAME_FACTS)
+def test_doctor_and_check_agree_how_severe_a_fact_is(tmp_path: Path, fact: str) -> None:
+    rows, form, name, said = SAME_FACTS[fact]
+    finding, diagnosis, severity = said.split()
+    payloads = [row if isinstance(row, bytes) else wire.example_bytes(row) for row in rows]
+    data = damage.frames(payloads)
+    (tmp_path / name).write_bytes(gzip.compress(data) if form.endswith(".gz") else data)
+    assert [(each.code, each.severity) for each in rk.check(tmp_path / name).findings] == [
+        (finding, severity)
+    ]
+    found = rk.doctor(tmp_path / name)
+    assert [(each.code, each.severity) for each in found.diagnoses] == [(diagnosis, severity)]
+
+
+def test_one_code_of_several_severities_is_a_diagnosis_each(tmp_path: Path) -> None:
+    payloads = [wire.example_bytes(boxed(side)) for side in (1.0005, 1.002, 1.5, 1.002)]
+    (tmp_path / "a.tfrecord").write_bytes(damage.frames(payloads))
+    found = rk.doctor(tmp_path / "a.tfrecord").diagnoses
+    assert [(each.code, each.severity, each.records_affected) for each in found] == [
+        ("H771", "error", 1),
+        ("H771", "warning", 2),
+        ("H771", "note", 1),
+    ]
+
+
+def test_records_that_are_no_examples_are_counted_against_their_file(tmp_path: Path) -> None:
+    (tmp_path / "a.tfrecord").write_bytes(damage.frames([b"text of a record"] * 5))
+    (only,) = rk.doctor(tmp_path / "a.tfrecord").diagnoses
+    assert only.evidence[0] == "5 records of 5"
 
 
 def test_what_is_said_once_of_many_records_is_the_title(tmp_path: Path) -> None:

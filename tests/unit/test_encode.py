@@ -498,6 +498,7 @@ def test_an_error_of_the_value_itself_passes_through() -> None:
     assert stored(Int64((None,)), [1]) == [1]
 
 
+@pytest.mark.concurrency
 def test_threads_may_share_a_schema() -> None:
     schema = Schema({"a": Int64((None,)), "b": Text()})
     wrong: list[int] = []

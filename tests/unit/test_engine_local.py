@@ -35,6 +35,7 @@ def test_every_call_has_one_result(count: int) -> None:
     assert sorted(found) == [(i, i * i) for i in range(20)]
 
 
+@pytest.mark.concurrency
 def test_threads_take_part_and_no_process_is_started_for_a_short_run() -> None:
     together = threading.Barrier(3)
 
@@ -76,6 +77,7 @@ def test_processes_take_part_in_a_long_run(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("failure", [SystemExit, KeyboardInterrupt])
+@pytest.mark.concurrency
 def test_what_ends_a_thread_ends_the_run(failure: type[BaseException]) -> None:
     def here(n: int) -> int:
         if threading.current_thread() is threading.main_thread():
@@ -124,6 +126,7 @@ def test_what_a_call_raises_is_its_result_with_all_that_it_says(tmp_path: Path) 
         assert (failure.code, failure.location.row, failure.do) == ("E355", n, "c")
 
 
+@pytest.mark.concurrency
 def test_a_call_that_was_lost_with_its_worker_is_made_again(tmp_path: Path) -> None:
     killed = str(tmp_path / "killed")
 
@@ -142,6 +145,8 @@ def test_a_call_that_was_lost_with_its_worker_is_made_again(tmp_path: Path) -> N
     assert sorted(found) == [(i, i) for i in range(9)]
 
 
+@pytest.mark.slow
+@pytest.mark.concurrency
 def test_workers_that_keep_dying_are_given_up() -> None:
     def elsewhere(n: int) -> int:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -85,6 +85,7 @@ def test_a_run_keeps_its_place_and_its_rows() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_as_many_classes_as_rows_are_held_in_little_more_than_their_hashes() -> None:
     rows = 5000
     table = table_of(np.arange(rows), np.random.default_rng(1).integers(0, 2**63, rows, dtype=np.uint64))

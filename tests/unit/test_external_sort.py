@@ -120,6 +120,7 @@ def _open_in(folder: Path) -> list[str]:
     return [lead for lead in leads if lead.startswith(f"{folder}/")]
 
 
+@pytest.mark.concurrency
 def test_nothing_is_left_in_the_temporary_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     sort = ExternalSort(LITTLE)

@@ -186,6 +186,7 @@ def test_damage_met_by_a_query_is_said_as_everywhere(put_file: Any) -> None:
     )
 
 
+@pytest.mark.concurrency
 def test_a_failed_query_leaves_nothing_behind_for_the_garbage_collector(put_file: Any) -> None:
     # DuckDB's objects are not to end in whichever thread happens to collect garbage.
     path = put_file(corrupt_payload(frames([example_bytes({"n": [i]}) for i in range(3000)]), 2500))
@@ -214,10 +215,11 @@ def test_views_say_where_their_records_lie(split: rk.Split) -> None:
     answer = view.sql('select label, "odd ""name""" from records')
     assert answer.to_pylist() == expected
     assert view.sql("select label from records")["label"].to_pylist() == [row["label"] for row in expected]
-    places = view.sql("select _shard, _record, label_name from records").to_pylist()
+    places = view.sql("select _record, _shard, _shard_record, label_name from records").to_pylist()
+    assert [place["_record"] for place in places] == [4, 1, 1, 3]
     for place, row in zip(places, expected, strict=True):
         path = next(path for path in split.paths if path.endswith(place["_shard"]))
-        assert rk.open(path, schema=SCHEMA)[place["_record"]]["label"] == row["label"]
+        assert rk.open(path, schema=SCHEMA)[place["_shard_record"]]["label"] == row["label"]
         assert place["label_name"] == ["cat", "dog"][row["label"]]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import pytest
 import rekord as rk
 from rekord.dataset import foreign_index, shard_index
 from rekord.dataset.foreign_index import index_name, read_index, text_index
-from rekord.dataset.index import index_path, read_index_file
+from rekord.dataset.index import Expected, index_path, open_index_file
+from rekord.dataset.read import record_files
 from rekord.testing import example_bytes, frame_offsets, frames
 from rekord.verbs.index import index
 
@@ -115,9 +117,14 @@ def test_an_index_longer_than_any_of_the_file_could_be_is_not_read(tmp_path: Pat
 # `rekord index` as a function.
 
 
-@pytest.mark.parametrize(("format", "name"), [("dali", "x.tfrecord.idx"), ("vahidk", "x.tfindex")])
-def test_an_index_is_written_beside_the_file_and_found_there(file: Path, format: str, name: str) -> None:
-    report = index(file, format=format)  # type: ignore[arg-type]
+@pytest.mark.parametrize("one_file", [True, False], ids=["of a file", "of a folder"])
+@pytest.mark.parametrize(
+    ("format", "name"), [("dali", "index-dali/x.tfrecord.idx"), ("vahidk", "index-vahidk/x.tfindex")]
+)
+def test_an_index_is_written_into_a_folder_of_its_own_and_found_there(
+    file: Path, format: str, name: str, one_file: bool
+) -> None:
+    report = index(file if one_file else file.parent, format=format)  # type: ignore[arg-type]
     place = file.parent / name
     assert report.to_dict() == {
         "format": format,
@@ -133,13 +140,75 @@ def test_an_index_is_written_beside_the_file_and_found_there(file: Path, format:
     assert shard_index.shard_index(str(file)).origin == "beside"
 
 
+@pytest.mark.parametrize("format", ["rekord", "dali", "vahidk"])
+def test_what_globs_the_shards_of_a_split_finds_nothing_else(tmp_path: Path, format: Any) -> None:
+    shards = [f"train-{number:05}-of-00003.tfrecord" for number in range(3)]
+    for name in shards:
+        (tmp_path / name).write_bytes(DATA)
+    assert len(index(tmp_path, format=format).written) == 3
+    assert sorted(path.name for path in tmp_path.glob("train-*")) == shards
+    assert [Path(path).name for path in record_files(tmp_path)] == shards
+    assert rk.check(tmp_path).files == 3
+
+
+def test_files_of_several_folders_are_indexed_in_one(tmp_path: Path) -> None:
+    paths = [tmp_path / "data" / name / "x.tfrecord" for name in ("Split-train", "Split-eval")]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(DATA)
+    report = index(tmp_path / "data", format="dali")
+    folder = tmp_path / "data" / "index-dali"
+    assert sorted(report.written) == [
+        str(folder / "Split-eval" / "x.tfrecord.idx"),
+        str(folder / "Split-train" / "x.tfrecord.idx"),
+    ]
+    assert [sorted(os.listdir(path.parent)) for path in paths] == [["x.tfrecord"]] * 2
+    for path in paths:
+        shard_index._kept.clear()
+        assert shard_index.shard_index(str(path)).origin == "beside"
+
+
+def test_the_files_of_a_pattern_are_indexed_in_their_folder(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file.parent / "y.tfrecord").write_bytes(DATA)
+    monkeypatch.chdir(file.parent)
+    assert index("*.tfrecord", format="dali").written == [
+        "index-dali/x.tfrecord.idx",
+        "index-dali/y.tfrecord.idx",
+    ]
+    assert index("x.tfrecord", format="vahidk").written == ["index-vahidk/x.tfindex"]
+
+
+def test_two_files_that_vahidk_gives_one_name_are_refused(file: Path) -> None:
+    (file.parent / "x.record").write_bytes(frames(PAYLOADS[:2]))
+    with pytest.raises(rk.UsageError) as caught:
+        index(file.parent, format="vahidk")
+    assert (caught.value.code, caught.value.location.path) == ("U653", str(file))
+    assert sorted(os.listdir(file.parent)) == ["x.record", "x.tfrecord"]
+
+
+def test_a_dataset_with_index_folders_can_be_replaced(tmp_path: Path) -> None:
+    rk.write([{"x": i} for i in range(9)], tmp_path / "data", progress=False)
+    index(tmp_path / "data", format="dali")
+    rk.delete(tmp_path / "data", where="x = 3", replace=True, progress=False)
+    assert len(rk.open(tmp_path / "data")["train"]) == 8
+    assert not (tmp_path / "data" / "index-dali").exists()
+    index(tmp_path / "data", format="vahidk")
+    (tmp_path / "data" / "index-vahidk" / "notes.txt").write_text("mine")
+    with pytest.raises(rk.UsageError) as caught:
+        rk.delete(tmp_path / "data", where="x = 4", replace=True, progress=False)
+    other = tmp_path / "data" / "index-vahidk" / "notes.txt"
+    assert (caught.value.code, caught.value.location.path) == ("U627", str(other))
+
+
 def test_rekords_own_index_goes_below_dot_rekord(file: Path) -> None:
     report = index(file)
     assert report.written == [index_path(str(file))]
     assert sorted(os.listdir(file.parent)) == [".rekord", "x.tfrecord"]
-    found = read_index_file(index_path(str(file)))
+    found = open_index_file(index_path(str(file)), Expected(most_bytes=file.stat().st_size))
     assert found is not None
-    assert found.offsets.tolist() == OFFSETS
+    assert found.offsets(0).tolist() == OFFSETS
     shard_index._kept.clear()
     assert shard_index.shard_index(str(file)).origin == "written"
     assert index(file).kept == [index_path(str(file))]
@@ -189,7 +258,8 @@ def test_two_files_of_one_name_are_refused_in_one_folder(tmp_path: Path) -> None
 
 
 def test_what_is_no_index_is_not_replaced(file: Path) -> None:
-    other = file.parent / "x.tfrecord.idx"
+    other = file.parent / "index-dali" / "x.tfrecord.idx"
+    other.parent.mkdir()
     other.write_bytes(b"\0\0\x08\x03 images of digits")
     with pytest.raises(rk.UsageError) as caught:
         index(file, format="dali")

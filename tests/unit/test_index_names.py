@@ -25,7 +25,7 @@ def test_the_first_shuffled_batch_loads_no_framework_and_no_pandas(tmp_path: Pat
     rk.write(({"n": i, "label": i % 2} for i in range(50)), tmp_path / "ds", progress=False)
     program = (
         "import sys, rekord as rk\n"
-        f"next(rk.open({str(tmp_path / 'ds')!r}).batches(8, shuffle=True))\n"
+        f"next(iter(rk.open({str(tmp_path / 'ds')!r}).batches(8, shuffle=True)))\n"
         "print(sorted({'pandas', 'polars', 'torch', 'tensorflow', 'jax', 'fsspec'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ from rekord import _core
 from rekord.dataset import infer as module
 from rekord.dataset.infer import infer, infer_files
 from rekord.errors import FrameError, RekordError, SchemaError, UsageError, WireError
-from rekord.schema import Bytes, Feature, Float32, Int64, Schema
+from rekord.schema import Bytes, Feature, Float32, Int64, Payload, Schema
 from rekord.schema.infer import step_names
 from rekord.testing import corrupt_payload, example_bytes, frame_offsets, frames, sequence_bytes, wire
 from rekord.testing.wire import entry, example, feature, features, int64_list
@@ -325,14 +325,34 @@ def test_payloads_that_are_no_examples_are_called_by_their_name(
     put_records: PutFile, payload: bytes, said: str
 ) -> None:
     path = put_records([payload] * 3)
-    with pytest.raises(SchemaError) as caught:
-        infer(path)
-    assert (caught.value.code, caught.value.location.path) == ("S127", str(path))
-    assert caught.value.location.record is None
-    assert said in (caught.value.found or "")
-    with pytest.raises(SchemaError) as caught:
-        infer([payload] * 3)
-    assert caught.value.code == "S127"
+    for schema in (infer(path), infer([payload] * 3)):
+        assert (schema.kind, schema) == ("bytes", Schema({"payload": Payload()}))
+        assert (schema.evidence["records"], schema.evidence["complete"]) == (3, True)
+        assert said in schema.evidence["features"]["payload"]["message"]
+
+
+def test_files_of_examples_and_of_other_payloads_have_no_schema_together(
+    tmp_path: Path,
+) -> None:
+    for name, payloads in {"a": INTS, "b": [EVENT] * 3, "c": INTS}.items():
+        (tmp_path / f"{name}.tfrecord").write_bytes(frames(payloads))
+    a, b, c = [tmp_path / f"{name}.tfrecord" for name in "abc"]
+    for paths, found in (((a, b), "tf.Event"), ((b, c), "tf.train.Example")):
+        with pytest.raises(SchemaError) as caught:
+            infer(list(paths))
+        assert (caught.value.code, caught.value.location.path) == ("S127", str(paths[1]))
+        assert found in (caught.value.found or "")
+        whole = infer(list(paths), kind="bytes")
+        assert (whole.kind, whole.evidence["records"]) == ("bytes", 13)
+        assert "message" not in whole.evidence["features"]["payload"]
+    assert infer([a, c]).kind == "example"
+
+
+def test_a_limit_counts_payloads_that_are_not_looked_into(put_records: PutFile) -> None:
+    path = put_records([EVENT] * 5)
+    evidence = infer(path, limit=3).evidence
+    assert (evidence["records"], evidence["complete"]) == (3, False)
+    assert infer(path, limit=5).evidence["complete"] is True
 
 
 def test_too_many_keys_are_refused_with_the_record_that_had_one_too_many(

@@ -22,6 +22,7 @@ from rekord.records import compress
 from rekord.schema import Bytes, Int64, Label, Schema, Text
 from rekord.testing import frame
 from rekord.testing.conversions import converted, never_wait_for_disks
+from rekord.testing.manifests import edit_manifest
 from rekord.version import VERSION
 
 SCHEMA = Schema({"a": Int64(), "label": Label(4), "other": Label(3, optional=True), "blob": Bytes()})
@@ -51,7 +52,7 @@ def test_counts_sizes_and_checksums_are_those_of_the_files(tmp_path: Path) -> No
     out = tmp_path / "data"
     converted(ROWS, out, {**OPTIONS, "split": {"train": 0.8, "val": 0.2}})
     manifest = read_manifest(str(out))
-    assert (manifest.format, manifest.rekord, manifest.parent) == (1, VERSION, None)
+    assert (manifest.format, manifest.rekord, manifest.parent) == (2, VERSION, None)
     assert (manifest.source.kind, manifest.source.rows, manifest.source.rejected) == ("rows", 300, 0)
     assert Schema.from_dict(manifest.schema) == SCHEMA
     assert manifest.companions == ["schema.pbtxt"]
@@ -63,7 +64,7 @@ def test_counts_sizes_and_checksums_are_those_of_the_files(tmp_path: Path) -> No
             listed.add(shard)
             data = (out / shard).read_bytes()
             assert split.shards.bytes[i] == len(data)
-            assert split.shards.sha256[i] == hashlib.sha256(data).hexdigest()
+            assert split.shards.digest[i] == f"sha256:{hashlib.sha256(data).hexdigest()}"
             inside = list(rk.records(out / shard))
             assert split.shards.records[i] == len(inside)
             payloads += inside
@@ -160,15 +161,18 @@ def test_the_manifest_says_nothing_of_time_place_or_workers(tmp_path: Path) -> N
 
 def test_a_hundred_thousand_shards_are_read(tmp_path: Path) -> None:
     converted([{"a": 1}], tmp_path / "data", {})
-    path = tmp_path / "data" / "rekord.json"
-    document = json.loads(path.read_text())
     count = 100_000
-    document["splits"]["train"]["shards"] = {
-        "records": [1] * count,
-        "bytes": [20] * count,
-        "sha256": ["0" * 64] * count,
-    }
-    path.write_text(json.dumps(document))
+
+    def change(document: dict[str, Any]) -> None:
+        document["splits"]["train"]["records"] = count
+        document["splits"]["train"]["shards"] = {
+            "records": [1] * count,
+            "bytes": [20] * count,
+            "digest": [f"sha256:{'0' * 64}"] * count,
+            "index": None,
+        }
+
+    edit_manifest(tmp_path / "data", change)
     split = read_manifest(str(tmp_path / "data")).splits["train"]
     names = split.names("train")
     assert len(names) == count
@@ -177,7 +181,8 @@ def test_a_hundred_thousand_shards_are_read(tmp_path: Path) -> None:
 
 HOSTILE: dict[str, Any] = {
     "no object": [],
-    "another format": {"format": 2},
+    "a later format": {"format": 3},
+    "an earlier format than there was": {"format": 0},
     "a format that is a text": {"format": "1"},
     "a template that leads out": {"template": "../{split}-{shard:05d}"},
     "a template with a folder": {"template": "x/{shard:05d}"},
@@ -189,11 +194,38 @@ HOSTILE: dict[str, Any] = {
     "a line end in a template": {"template": "x\n{shard:05d}"},
     "one name for two shards": {
         "template": "{split}",
-        "shards": {"records": [1, 1], "bytes": [9, 9], "sha256": ["", ""]},
+        "records": 2,
+        "shards": {"records": [1, 1], "bytes": [16, 16], "digest": ["", ""]},
     },
-    "columns of several lengths": {"shards": {"records": [1], "bytes": [9, 9], "sha256": [""]}},
-    "counts that are texts": {"shards": {"records": ["1"], "bytes": [9], "sha256": [""]}},
-    "counts that are halves": {"shards": {"records": [0.5], "bytes": [9], "sha256": [""]}},
+    "columns of several lengths": {"shards": {"records": [1], "bytes": [16, 16], "digest": [""]}},
+    "counts that are texts": {"shards": {"records": ["1"], "bytes": [16], "digest": [""]}},
+    "counts that are halves": {"shards": {"records": [0.5], "bytes": [16], "digest": [""]}},
+    "counts below zero": {"shards": {"records": [-1], "bytes": [16], "digest": [""]}},
+    "2^62 records": {"records": 2**62, "shards": {"records": [2**62], "bytes": [16], "digest": [""]}},
+    "2^62 records in as many bytes": {
+        "template": "x{shard:05d}",
+        "records": 2**63,
+        "shards": {"records": [2**59] * 16, "bytes": [2**63 - 1] * 16, "digest": [""] * 16},
+    },
+    "2^70 records": {"records": 2**70, "shards": {"records": [2**70], "bytes": [16], "digest": [""]}},
+    "400 digits of records": {
+        "records": 10**399,
+        "shards": {"records": [10**399], "bytes": [10**400], "digest": [""]},
+    },
+    "2^70 bytes": {"shards": {"records": [1], "bytes": [2**70], "digest": [""]}},
+    "a sum that is none": {"records": 5},
+    "a compression that is none": {"compression": "lzma"},
+    "classes that are no numbers": {"classes": {"a": {"cat": 1}}},
+    "classes in other digits": {"classes": {"a": {"٣": 1}}},
+    "classes of 400 digits": {"classes": {"a": {"9" * 400: 1}}},
+    "as many records of a class as 2^70": {"classes": {"a": {"0": 2**70}}},
+    "no checksums of an index": {"index": {"checksum": "crc32c", "chunk_records": 65536, "values": []}},
+    "checksums by another algorithm": {
+        "index": {"checksum": "md5", "chunk_records": 65536, "values": [1, 2]}
+    },
+    "chunks of no records": {"index": {"checksum": "crc32c", "chunk_records": 0, "values": [1, 2]}},
+    "checksums that are none": {"index": {"checksum": "crc32c", "chunk_records": 65536, "values": [1, -2]}},
+    "two splits of the same shards": {"twice": "{shard:05d}"},
     "a split that leads out": {"splits": "../../x"},
     "a companion that leads out": {"companions": ["../x"]},
     "a companion that is the folder above": {"companions": [".."]},
@@ -206,16 +238,25 @@ def test_a_hostile_manifest_is_x515(tmp_path: Path, case: str) -> None:
     converted([{"a": 1}], out, {})
     path = out / "rekord.json"
     change = HOSTILE[case]
-    document = json.loads(path.read_text())
+
+    def harm(document: dict[str, Any]) -> None:
+        split = document["splits"]["train"]
+        if "splits" in change:
+            document["splits"] = {change["splits"]: split}
+        elif "twice" in change:
+            split["template"] = change["twice"]
+            document["splits"]["val"] = split
+        elif "index" in change:
+            split["shards"].update(change)
+        elif set(change) & set(split):
+            split.update(change)
+        else:
+            document.update(change)
+
     if case == "no object":
-        document = change
-    elif "splits" in change:
-        document["splits"] = {change["splits"]: document["splits"]["train"]}
-    elif set(change) & {"template", "shards"}:
-        document["splits"]["train"].update(change)
+        path.write_text("[]")
     else:
-        document.update(change)
-    path.write_text(json.dumps(document))
+        edit_manifest(out, harm)
     for call in (lambda: rk.open(out), lambda: read_manifest(str(out))):
         with pytest.raises(RekordError) as caught:
             call()

@@ -115,7 +115,7 @@ def test_a_mixture_resumes_in_another_world_and_survives_pickling(a: rk.Split, b
     mixed = pickle.loads(pickle.dumps(rk.mix([(a[5:50], 0.5), (b, 0.5)])))
     whole = numbers(mixed.batches(65, shuffle=True, seed=9))
     ranks = [mixed.batches(6, shuffle=True, seed=9, rank=rank, world=2) for rank in range(2)]
-    taken = [value for rank in ranks for value in next(rank)["n"].tolist()]
+    taken = [value for rank in ranks for value in next(iter(rank))["n"].tolist()]
     gone_on = mixed.batches(8, shuffle=True, seed=9)
     gone_on.load_state_dict(json.loads(json.dumps(ranks[1].state_dict())))
     assert sorted(taken) == sorted(whole[:12])

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lifetimes import ended, threads_of
 
 import rekord as rk
 from rekord.dataset.names import split_of
@@ -67,7 +68,7 @@ def test_opening_reads_no_record(put_file) -> None:
     dataset = rk.open(path, schema=SCHEMA)
     assert list(dataset.splits) == ["all"]
     with pytest.raises(rk.FrameError) as caught:
-        next(dataset.batches(1))
+        next(iter(dataset.batches(1)))
     assert caught.value.location.path == str(path)
 
 
@@ -248,7 +249,7 @@ def test_a_column_that_is_not_there_is_said_at_once_with_its_near_miss(put) -> N
 
 
 def test_without_a_schema_a_column_that_is_not_there_is_said_at_the_first_batch(put) -> None:
-    batches = rk.open(put("a.tfrecord")).batches(2, columns=["nn"])
+    batches = iter(rk.open(put("a.tfrecord")).batches(2, columns=["nn"]))
     with pytest.raises(rk.SchemaError) as caught:
         next(batches)
     assert caught.value.code == "S116"
@@ -294,42 +295,48 @@ def test_files_without_records_give_no_batches(way, put) -> None:
     assert list(batches) == []
 
 
-def test_an_iterator_is_its_own_and_stays_at_its_end_until_it_is_begun_again(way, put) -> None:
+def test_an_iterator_stays_at_its_end_and_the_next_one_is_an_epoch(way, put) -> None:
     batches = rk.open(put("a.tfrecord", 0, 5), schema=SCHEMA).batches(2, **way)
-    assert iter(batches) is batches
-    assert next(batches)["n"].tolist() == [0, 1]
-    assert iter(batches) is batches  # in the middle this changes nothing
-    assert _numbers(batches) == [2, 3, 4]
+    running = iter(batches)
+    assert iter(running) is running
+    assert iter(batches) is not running
+    assert next(running)["n"].tolist() == [0, 1]
+    assert iter(running) is running  # in the middle this changes nothing
+    assert _numbers(running) == [2, 3, 4]
     for _ in range(3):
         with pytest.raises(StopIteration):
-            next(batches)
+            next(running)
     assert _numbers(batches) == [0, 1, 2, 3, 4]
     assert _numbers(batches) == [0, 1, 2, 3, 4]
 
 
 def test_two_iterators_over_one_split_do_not_disturb_each_other(way, put) -> None:
     dataset = rk.open(put("a.tfrecord", 0, 6), schema=SCHEMA)
-    one, other = dataset.batches(2, **way), dataset.batches(3, **way)
+    one, other = iter(dataset.batches(2, **way)), iter(dataset.batches(3, **way))
     turns = [next(one), next(other), next(one), next(other), next(one)]
     assert [batch["n"].tolist() for batch in turns] == [[0, 1], [0, 1, 2], [2, 3], [3, 4, 5], [4, 5]]
 
 
+@pytest.mark.concurrency
 def test_nothing_runs_before_the_first_batch(put, monkeypatch) -> None:
-    before = threading.active_count()
-    batches = rk.open(put("a.tfrecord"), schema=SCHEMA).batches(2, threads=2)
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: (started.append(thread), start(thread)))
+    batches = iter(rk.open(put("a.tfrecord"), schema=SCHEMA).batches(2, threads=2))
     iter(batches)
-    assert threading.active_count() == before
+    assert started == []
     next(batches)
-    assert threading.active_count() > before
+    assert started == threads_of(batches)
+    assert len(started) == 2
     batches.close()
-    assert threading.active_count() == before
+    assert not any(one.is_alive() for one in started)
 
 
-def test_without_threads_to_spare_nothing_runs_in_the_background(put) -> None:
-    before = threading.active_count()
-    batches = rk.open(put("a.tfrecord"), schema=SCHEMA).batches(2, threads=1, prefetch=0)
+@pytest.mark.concurrency
+def test_without_threads_to_spare_nothing_runs_in_the_background(put, monkeypatch) -> None:
+    monkeypatch.setattr(threading.Thread, "start", None)
+    batches = iter(rk.open(put("a.tfrecord"), schema=SCHEMA).batches(2, threads=1, prefetch=0))
     next(batches)
-    assert threading.active_count() == before
     batches.close()
 
 
@@ -340,16 +347,17 @@ def test_damage_comes_after_every_good_row_and_says_where_and_why(way, put_file,
     data = frames(_payloads(0, 20))
     path = put_file(corrupt_payload(data, 13))
     for batch_size in (1, 4, 13, 14, 100):
-        reading = rk.open(path, schema=SCHEMA).batches(batch_size, **way)
+        loader = rk.open(path, schema=SCHEMA).batches(batch_size, **way)
+        reading = iter(loader)
         batches, failure = drain(reading)
         assert _numbers(batches) == list(range(13))
         assert failure.code == "F102"
         assert failure.location == rk.Location(path=str(path), record=13, offset=frame_offsets(data)[13])
         assert "intact" in failure.likely
-        # What has failed does not go on, and can be begun again.
+        # What has failed does not continue. The next epoch fails as well.
         with pytest.raises(StopIteration):
             next(reading)
-        assert drain(reading)[1].code == "F102"
+        assert drain(loader)[1].code == "F102"
 
 
 def test_a_damaged_length_is_told_like_rk_records_tells_it(way, put_file, drain) -> None:
@@ -372,7 +380,7 @@ def test_a_cut_file_is_told_like_rk_records_tells_it(cut, way, put_file, drain) 
 def test_a_page_instead_of_records_is_called_a_page(way, put_file) -> None:
     path = put_file(b"<!DOCTYPE html>\n<html></html>")
     with pytest.raises(rk.FrameError) as caught:
-        next(rk.open(path, schema=SCHEMA).batches(6, **way))
+        next(iter(rk.open(path, schema=SCHEMA).batches(6, **way)))
     assert caught.value.code == "F111"
 
 
@@ -415,7 +423,7 @@ def test_a_file_that_is_gone_is_said_after_the_files_before_it(way, put, tmp_pat
 
 def test_a_damaged_file_that_is_gone_by_then_is_still_told_as_damaged(put_file, drain) -> None:
     path = put_file(corrupt_payload(frames(_payloads(0, 20)), 13))
-    batches = rk.open(path, schema=SCHEMA).batches(4, threads=1, prefetch=0)
+    batches = iter(rk.open(path, schema=SCHEMA).batches(4, threads=1, prefetch=0))
     next(batches)
     path.unlink()
     _, failure = drain(batches)
@@ -427,7 +435,7 @@ def test_a_damaged_file_that_is_gone_by_then_is_still_told_as_damaged(put_file, 
 
 def test_a_running_iterator_cannot_be_pickled_and_a_dataset_can(way, put) -> None:
     dataset = rk.open(put("a.tfrecord"), schema=SCHEMA)
-    batches = dataset.batches(2, **way)
+    batches = iter(dataset.batches(2, **way))
     for running in (False, True):
         if running:
             next(batches)
@@ -470,15 +478,17 @@ def _forked(action: Callable[[], Any]) -> Any:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_may_not_go_on_and_the_parent_may(way, put) -> None:
-    batches = rk.open(put("a.tfrecord", 0, 50), schema=SCHEMA).batches(2, **way)
+    batches = iter(rk.open(put("a.tfrecord", 0, 50), schema=SCHEMA).batches(2, **way))
     next(batches)
     assert _forked(lambda: next(batches)) == ("UsageError", "U607")
     assert _numbers(batches) == list(range(2, 50))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.slow
+@pytest.mark.concurrency
 def test_a_forked_child_may_let_go_of_its_parents_iterator(way, put) -> None:
-    kept = [rk.open(put("a.tfrecord", 0, 5000), schema=SCHEMA).batches(2, **way)]
+    kept = [iter(rk.open(put("a.tfrecord", 0, 5000), schema=SCHEMA).batches(2, **way))]
     next(kept[0])
 
     def let_go() -> str:
@@ -506,11 +516,12 @@ def _open_files() -> set[str]:
     return {os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
 
 
+@pytest.mark.concurrency
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
 @pytest.mark.parametrize("leave", ["close", "drop", "break", "fail"])
+@pytest.mark.slow
 def test_leaving_early_ends_the_threads_and_closes_the_files(leave, way, put) -> None:
     path = str(put("a.tfrecord", 0, 20_000))
-    before = threading.active_count()
 
     def first(batches: Iterator[Any]) -> None:
         for _ in batches:
@@ -520,26 +531,31 @@ def test_leaving_early_ends_the_threads_and_closes_the_files(leave, way, put) ->
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        batches = rk.open(path, schema=SCHEMA).batches(2, **way)
+        batches = iter(rk.open(path, schema=SCHEMA).batches(2, **way))
         with contextlib.suppress(KeyError):
             first(batches)
         assert path in _open_files()
+        threads = threads_of(batches)
         if leave == "close":
             batches.close()
             batches.close()  # once more does no harm
             with pytest.raises(StopIteration):
                 next(batches)
+            assert path not in _open_files()
+            assert not any(one.is_alive() for one in threads)
         del batches
         gc.collect()
+        assert ended(threads)
     assert path not in _open_files()
-    assert threading.active_count() == before
     assert [warning for warning in caught if warning.category is ResourceWarning] == []
 
 
-def test_a_closed_iterator_can_be_begun_again(way, put) -> None:
+def test_after_a_closed_iterator_comes_a_whole_epoch(way, put) -> None:
     batches = rk.open(put("a.tfrecord"), schema=SCHEMA).batches(2, **way)
-    next(batches)
+    running = iter(batches)
+    next(running)
     batches.close()
+    assert _numbers(running) == []
     assert _numbers(batches) == [0, 1, 2]
 
 
@@ -547,12 +563,13 @@ def test_a_closed_iterator_can_be_begun_again(way, put) -> None:
 def test_files_are_closed_at_the_end_and_after_a_failure(way, put, put_file, drain) -> None:
     good = put("a.tfrecord", 0, 20)
     bad = put_file(corrupt_payload(frames(_payloads(0, 20)), 13), "b.tfrecord")
-    before = threading.active_count()
     for path in (good, bad):
-        batches = rk.open(path, schema=SCHEMA).batches(3, **way)
+        batches = iter(rk.open(path, schema=SCHEMA).batches(3, **way))
+        next(batches)
+        threads = threads_of(batches)
         drain(batches)
         assert str(path) not in _open_files()
-        assert threading.active_count() == before
+        assert not any(one.is_alive() for one in threads)
 
 
 # ---- Without a schema, and as a table ----

@@ -95,6 +95,7 @@ def test_an_empty_file_is_named(verify: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.slow
 def test_a_file_that_is_cut_anywhere_is_refused_and_named(form: str, tmp_path: Path) -> None:
     data = saved("RGB", form)
     path = tmp_path / "cat.bin"

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import signal
 import sys
 import threading
-import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from lifetimes import ended
 
 import rekord as rk
 from rekord.dataset.split import Split
-from rekord.feeds import sql_answer
+from rekord.feeds import sql_answer, sql_engine
 from rekord.testing import corrupt_payload, example_bytes, frames, sequence_bytes
 
 NAMES = ["cat", "dog", "owl"]
@@ -134,18 +137,23 @@ def test_every_kind_of_column_comes_as_it_was_written(data: Path) -> None:
 
 
 def test_where_records_lie_and_what_classes_are_called_is_told_where_it_is_named(data: Path) -> None:
-    answer = rk.query(data, 'select _split, _shard, _record, label_name, "image/name" from records')
+    where = "_split, _record, _shard, _shard_record"
+    answer = rk.query(data, f'select {where}, label_name, "image/name" from records')
     dataset = rk.open(data)
     for row in answer.to_pylist():
         shard = data / row["_shard"]
         assert row["_shard"].startswith(row["_split"])
-        stored = rk.open(shard, schema=dataset.schema)[row["_record"]]
+        assert dataset[row["_split"]][row["_record"]]["image/name"] == row["image/name"]
+        stored = rk.open(shard, schema=dataset.schema)[row["_shard_record"]]
         assert stored["image/name"] == row["image/name"]
         assert NAMES[int(stored["label"])] == row["label_name"]
     assert rk.query(data, "select * from records").column_names == list(SCHEMA)
-    named = rk.query(data, "select * from val where _record = 0 and label_name is not null")
-    assert named.column_names == [*SCHEMA, "_record", "label_name"]
-    assert named["_record"].to_pylist() == [0, 0]
+    named = rk.query(data, "select * from val where _shard_record = 0 and label_name is not null")
+    assert named.column_names == [*SCHEMA, "_shard_record", "label_name"]
+    assert named["_shard_record"].to_pylist() == [0, 0]
+    for name in ("train", "val"):
+        numbers = rk.query(data, f"select _record from {name}")["_record"].to_pylist()
+        assert numbers == list(range(len(dataset[name])))
 
 
 def test_a_class_without_a_name_is_null(tmp_path: Path) -> None:
@@ -222,8 +230,9 @@ def test_conditions_on_the_index_choose_the_records_that_are_read(data: Path, re
     )
     assert [records for _, records in read] == [len(answer)]
     read.clear()
-    assert len(rk.query(data, "select vec from records where _record = 3 and _split = 'train'")) == 2
-    assert [records for _, records in read] == [2]
+    assert len(rk.query(data, "select vec from records where _record = 3 and _split = 'train'")) == 1
+    assert len(rk.query(data, "select vec from records where _shard_record = 3 and _split = 'train'")) == 2
+    assert [records for _, records in read] == [1, 2]
     read.clear()
     assert len(rk.query(data, "select vec from records where label = 7")) == 0
     assert read == []
@@ -279,14 +288,19 @@ def test_a_large_answer_comes_batch_by_batch(put_file: Any) -> None:
     assert (caught.value.code, caught.value.location.record) == ("F102", 60_000)
 
 
+@pytest.mark.concurrency
 def test_a_stream_that_is_left_behind_ends_its_threads(put_file: Any) -> None:
     path = put_file(repeated({"text": [b"t" * 500]}, 60_000))
+    others = set(threading.enumerate())
     reader = rk.query(path, "select * from records", schema=rk.Schema({"text": rk.Bytes()}), stream=True)
     reader.read_next_batch()
+    own = [one for one in set(threading.enumerate()) - others if one.name.startswith("rekord")]
+    assert own
     del reader
-    assert [one.name for one in threading.enumerate() if one.name.startswith("rekord")] == []
+    assert ended(own)
 
 
+@pytest.mark.concurrency
 def test_many_threads_can_ask_at_once(data: Path) -> None:
     found: list[Any] = []
 
@@ -310,13 +324,16 @@ def test_plain_files_compressed_ones_and_patterns_are_asked_alike(tmp_path: Path
     sql = "select count(*) as c, sum(n)::int as s, max(decode(name)) as m from records"
     for path in (tmp_path, tmp_path / "*.tfrecord*", [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord.gz"]):
         assert rk.query(path, sql).to_pydict() == {"c": [40], "s": [780], "m": ["row 9"]}
-    found = rk.query(tmp_path, "select n, _shard, _record from records where n in (29, 33) order by n")
+    where = "_split, _record, _shard, _shard_record"
+    found = rk.query(tmp_path, f"select n, {where} from records where n in (29, 33) order by n")
     assert found.to_pydict() == {
         "n": [29, 33],
+        "_split": ["all", "all"],
+        "_record": [29, 33],
         "_shard": ["a.tfrecord", "b.tfrecord.gz"],
-        "_record": [29, 3],
+        "_shard_record": [29, 3],
     }
-    one = rk.query(tmp_path, "select n from records where _record = 2 and _shard = 'b.tfrecord.gz'")
+    one = rk.query(tmp_path, "select n from records where _shard_record = 2 and _shard = 'b.tfrecord.gz'")
     assert one.to_pydict() == {"n": [32]}
     assert rk.query(tmp_path / "b.tfrecord.gz", "select count(*) as c from records").to_pydict() == {
         "c": [10]
@@ -510,13 +527,57 @@ def test_a_query_that_is_simple_is_answered_as_any_other(
     assert found == asked()
 
 
+@pytest.mark.concurrency
 def test_an_interrupt_while_records_are_read_comes_out(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: Split, batch_size: int, **options: Any) -> Any:
+    was_interrupted = threading.Event()
+
+    class Connection:
+        """A connection that notes when it is interrupted."""
+
+        def __init__(self, connection: Any) -> None:
+            self._connection = connection
+
+        def interrupt(self) -> None:
+            was_interrupted.set()
+            self._connection.interrupt()
+
+    def read_slowly(self: Split, batch_size: int, **options: Any) -> Any:
         # As Ctrl-C does: to the main thread, which waits for this one.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        time.sleep(2)  # what is read takes its time
-        raise AssertionError("the interrupt is raised before this")
+        assert was_interrupted.wait(300)
+        raise RuntimeError("the interrupt is raised instead of this")
 
-    monkeypatch.setattr(Split, "batches", interrupted)
+    original = sql_engine.Runner.__init__
+    monkeypatch.setattr(sql_engine.Runner, "__init__", lambda self, one: original(self, Connection(one)))
+    monkeypatch.setattr(Split, "batches", read_slowly)
+    gc.collect()
+    gc.disable()  # an interrupt that Python raises in a finalizer is lost, whoever's garbage it was
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            rk.query(data, 'select max("select") from records')
+    finally:
+        gc.enable()
+
+
+@pytest.mark.concurrency
+def test_an_interrupt_while_a_query_is_submitted_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    was_interrupted = threading.Event()
+    connection = SimpleNamespace(interrupt=was_interrupted.set)
+    original = ThreadPoolExecutor.submit
+
+    def submit(self: ThreadPoolExecutor, *arguments: Any) -> Any:
+        original(self, *arguments)
+        assert has_begun.wait(300)
+        raise KeyboardInterrupt
+
+    def query() -> None:
+        has_begun.set()
+        was_interrupted.wait(10)  # without the interrupt it ends too, but late
+
+    has_begun = threading.Event()
+    runner = sql_engine.Runner(connection)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
     with pytest.raises(KeyboardInterrupt):
-        rk.query(data, 'select max("select") from records')
+        runner.run(query)
+    assert was_interrupted.is_set()
+    runner.close()

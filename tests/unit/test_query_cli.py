@@ -238,6 +238,7 @@ def test_a_command_says_nothing_else(data: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "label_name,n\ncat,1\ndog,2\n", "")
 
 
+@pytest.mark.concurrency
 def test_who_has_seen_enough_of_a_long_answer_can_go(tmp_path: Path) -> None:
     one = frames([example_bytes({"text": [b"t" * 900]})])
     (tmp_path / "x.tfrecord").write_bytes(one * 30_000)
@@ -252,7 +253,7 @@ def test_who_has_seen_enough_of_a_long_answer_can_go(tmp_path: Path) -> None:
 
 # The interrupt comes while DuckDB computes, where it looks for none itself.
 INTERRUPTED = """
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 from rekord.cli.main import run
 from rekord.feeds.sql_engine import Runner
 
@@ -262,12 +263,17 @@ def begun(self, call):
     return real(self, call)
 Runner.run = begun
 code = run(sys.argv[1:])
-left = [thread.name for thread in threading.enumerate() if thread.name.startswith("rekord")]
-print(code, *left)
+def left():
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("rekord")]
+deadline = time.monotonic() + 60
+while left() and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(code, *left())
 """
 SLOW = "select count(*) from records a, records b, records c, records d where hash(a.n + b.n + c.n + d.n) = 1"
 
 
+@pytest.mark.concurrency
 def test_an_interrupt_ends_with_130_and_no_thread_is_left(tmp_path: Path) -> None:
     one = frames([example_bytes({"n": [1]})])
     (tmp_path / "x.tfrecord").write_bytes(one * 5000)
@@ -290,3 +296,51 @@ def test_an_interrupt_ends_with_130_and_no_thread_is_left(tmp_path: Path) -> Non
     )
     # The program's own end, after the verb's, is good.
     assert (done.stdout, done.stderr, done.returncode) == ("130\n", "interrupted\n", 0)
+
+
+TYPES = {
+    "date '2024-02-29'": "2024-02-29",
+    "'infinity'::date": "infinity",
+    "'5881580-07-10'::date": "5881580-07-10",
+    "timestamp '2024-02-29 12:34:56.5'": "2024-02-29 12:34:56.500000",
+    "'-infinity'::timestamp": "-infinity",
+    "'294247-01-10 04:00:54.775806'::timestamp": "294247-01-10 04:00:54.775806",
+    "'2024-02-29 12:34:56.123456789'::timestamp_ns": "2024-02-29 12:34:56.123456789",
+    "timestamptz '2024-02-29 12:34:56+00'": "2024-02-29 12:34:56+00:00",
+    "time '24:00:00'": "24:00:00",
+    "time '01:02:03.000004'": "01:02:03.000004",
+    "timetz '01:02:03+05'": "01:02:03+05",
+    "[date 'infinity', null]": ["infinity", None],
+    "{'d': date '2024-02-29', 'n': 1}": {"d": "2024-02-29", "n": 1},
+    "map([date '2024-02-29'], [1])": [["2024-02-29", 1]],
+    "340282366920938463463374607431768211455::uhugeint": "340282366920938463463374607431768211455",
+    "[1::uhugeint]": "[1]",
+    "'10101'::bit": "10101",
+}
+
+
+def test_values_that_python_or_arrow_does_not_have_are_text(
+    data: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    assert run(["query", data, f"select {', '.join(TYPES)}", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert dict(zip(TYPES, row, strict=True)) == TYPES
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "tsv", "jsonl"])
+def test_an_answer_of_every_type_that_duckdb_has_can_be_shown(form: str, data: str, capsys: Captured) -> None:
+    assert run(["query", data, "select * from test_all_types()", "--format", form]) == 0
+    printed = capsys.readouterr()
+    assert "340282366920938463463374607431768211455" in printed.out
+    assert printed.err == ""
+
+
+def test_a_type_that_parquet_does_not_have_is_named(data: str, tmp_path: Path, capsys: Captured) -> None:
+    target = tmp_path / "answer.parquet"
+    assert run(["query", data, "select interval 1 day as i", "-o", str(target)]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("UsageError U683: ")
+    assert "month_day_nano_interval" in printed
+    assert "\n  do        cast(… as varchar) in the query, or -o answer.csv\n" in printed
+    assert not target.exists()

@@ -210,6 +210,7 @@ def test_a_cut_record_in_a_compressed_file_makes_no_claim_that_is_not_known(
     assert failure.found.startswith("at most ")
 
 
+@pytest.mark.concurrency
 def test_a_pipe_is_read_like_a_file(tmp_path: Path, read: Read) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
@@ -229,6 +230,7 @@ def test_a_pipe_is_read_like_a_file(tmp_path: Path, read: Read) -> None:
 
 
 @pytest.mark.parametrize("length", [1 << 36, 1 << 63, (1 << 64) - 1])
+@pytest.mark.concurrency
 def test_a_pipe_cannot_be_made_to_promise_too_much(tmp_path: Path, length: int, read: Read) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)

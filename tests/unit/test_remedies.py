@@ -139,7 +139,7 @@ def png(pixels: list[list[int]], palette: bool = False) -> bytes:
 @pytest.mark.parametrize(
     ("feature", "stored", "code"),
     [
-        (rk.Label(5), [[1], [2], [5]], "H830"),
+        (rk.Label(5), [[1], [2], [5]] * 10, "H830"),
         (rk.Label(5), [[1], [0], [255]], "H831"),
         (rk.Mask(classes=3), [[png([[0, 1], [2, 255]])]], "H831"),
         (rk.Mask(classes=3), [[png([[0, 1], [1, 0]], palette=True)]], "H829"),

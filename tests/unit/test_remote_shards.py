@@ -125,6 +125,7 @@ def test_a_file_is_read_in_blocks_each_asked_for_once() -> None:
     assert sorted(asked) == list(pairwise(borders))
 
 
+@pytest.mark.concurrency
 def test_the_next_blocks_are_on_their_way_while_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_ahead, "FIRST_BYTES", 10)
     monkeypatch.setattr(read_ahead, "BLOCK_BYTES", 100)
@@ -279,6 +280,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert (pieces.kept_bytes, pieces.has(keys[3])) == (0, False)
 
 
+@pytest.mark.concurrency
 def test_two_threads_that_want_one_block_ask_once() -> None:
     pieces = Pieces()
     key = ("far://x", 0, 0, 1)
@@ -516,6 +518,7 @@ def test_nothing_is_written_elsewhere(place: type[Place], write: Any) -> None:
     assert place.store == {}
 
 
+@pytest.mark.concurrency
 def test_things_are_asked_side_by_side_and_given_in_order() -> None:
     together = threading.Barrier(4)
 

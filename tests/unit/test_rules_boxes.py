@@ -37,7 +37,42 @@ GOOD = [boxed((0.1, 0.2, 0.5, 0.6), (0.0, 0.0, 1.0, 1.0), number=i) for i in ran
 
 WRONG = {
     "outside": ((0.5, 0.5, 1.2, 0.9), "H771", "error", "has a box outside of its image", None),
-    "below 0": ((-0.1, 0.5, 0.7, 0.9), "H771", "error", "has a box outside of its image", None),
+    "below 0": ((-0.2, 0.5, 0.7, 0.9), "H771", "error", "has a box outside of its image", None),
+    "a little outside": (
+        (0.5, 0.5, 1.002, 0.9),
+        "H771",
+        "warning",
+        "has a box outside of its image",
+        "the box passes",
+    ),
+    "a little below 0": (
+        (-0.002, 0.5, 0.7, 0.9),
+        "H771",
+        "warning",
+        "has a box outside of its image",
+        "the box passes",
+    ),
+    "as far as is read": (
+        (0.5, 0.5, 0.7, 1.1),
+        "H771",
+        "warning",
+        "has a box outside of its image",
+        "the box passes",
+    ),
+    "rounded": (
+        (0.5, 0.5, 1.0005, 0.9),
+        "H771",
+        "note",
+        "has a box outside of its image",
+        "the coordinates were rounded",
+    ),
+    "rounded below 0": (
+        (0.5, -0.0005, 0.7, 0.9),
+        "H771",
+        "note",
+        "has a box outside of its image",
+        "the coordinates were",
+    ),
     "not a number": ((float("nan"), 0.5, 0.7, 0.9), "H771", "error", "has a box outside of its image", None),
     "pixels": ((20, 30, 200, 300), "H771", "error", "has a box outside of its image", "these are pixels"),
     "reversed": ((0.5, 0.2, 0.1, 0.6), "H772", "error", "has a box that is reversed", None),
@@ -82,6 +117,21 @@ def test_a_box_that_cannot_be_is_found_at_its_record(
 def test_a_rounding_of_a_millionth_is_no_finding(put_records: PutFile) -> None:
     rows = [boxed((-5e-7, 0.0, 1.0000005, 1.0))]
     assert about_boxes(put_records([example_bytes(row) for row in rows]), None) == []
+
+
+def test_boxes_outside_their_image_are_one_finding_a_severity(put_records: PutFile) -> None:
+    sides = (1.0005, 1.002, 1.05, 1.5, 1.0002, 1.002)
+    rows = [boxed((0.5, 0.5, side, 0.9), number=i) for i, side in enumerate(sides)]
+    path = put_records([example_bytes(row) for row in rows])
+    found = [(one.severity, one.record, one.count) for one in about_boxes(path, None)]
+    assert sorted(found) == [("error", 3, 1), ("note", 0, 2), ("warning", 1, 3)]
+    assert not rk.check(path).ok
+
+
+def test_a_flat_box_a_little_outside_is_both(put_records: PutFile) -> None:
+    (outside, flat) = about_boxes(put_records([example_bytes(boxed((1.002, 0.5, 1.002, 0.9)))]), None)
+    assert (outside.code, outside.severity) == ("H771", "warning")
+    assert (flat.code, flat.severity) == ("H773", "warning")
 
 
 def test_records_without_boxes_are_good(put_records: PutFile) -> None:

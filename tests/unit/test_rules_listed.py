@@ -19,6 +19,7 @@ from rekord.health.keyed import KeyedBatch
 from rekord.health.rules.listed import ClassCounts, Digests, Listing, manifest_findings, read_listing
 from rekord.health.rules.listed_tfds import tfds_findings
 from rekord.health.scan import scan_file
+from rekord.testing.manifests import edit_manifest
 
 SCHEMA = rk.Schema({"id": rk.Int64(), "label": rk.Label(["cat", "dog", "owl"], key="class/label")})
 
@@ -71,7 +72,7 @@ def test_a_manifest_that_cannot_be_used_is_a_finding(dataset, content):
 
 
 def test_a_manifest_with_a_schema_that_is_none_is_a_finding(dataset):
-    _edit(dataset, lambda manifest: manifest["schema"].update(features={"x": {"type": "Nothing"}}))
+    edit_manifest(dataset, lambda manifest: manifest["schema"].update(features={"x": {"type": "Nothing"}}))
     finding = read_listing(str(dataset))
     assert (finding.code[0], finding.severity, finding.path) == ("S", "error", str(dataset / "rekord.json"))
 
@@ -169,9 +170,9 @@ def test_digests_are_made_beside_and_given_when_asked_for(tmp_path):
     path.write_bytes(b"abc")
     with Digests() as digests:
         digests.add(str(path))
-        digest = digests.hexdigest(str(path))
-        assert digest == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        assert digests.hexdigest(str(tmp_path / "gone")) is None
+        digest = digests.digest(str(path))
+        assert digest == "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        assert digests.digest(str(tmp_path / "gone")) is None
 
 
 def test_digests_that_nobody_asks_for_do_not_hold_up_the_end(tmp_path):
@@ -186,13 +187,6 @@ def test_digests_that_nobody_asks_for_do_not_hold_up_the_end(tmp_path):
 
 
 # ---- Class counts ----
-
-
-def _edit(folder: Path, change: Any) -> None:
-    path = folder / "rekord.json"
-    manifest = json.loads(path.read_bytes())
-    change(manifest)
-    path.write_text(json.dumps(manifest))
 
 
 def _class_findings(folder: Path, *, leave_out: str = "") -> list[Finding]:
@@ -223,7 +217,7 @@ def test_a_class_that_is_counted_otherwise_is_an_error(dataset, name):
     before = json.loads((dataset / "rekord.json").read_bytes())["splits"]["val"]["classes"]["label"].get(
         name, 0
     )
-    _edit(dataset, change)
+    edit_manifest(dataset, change)
     [finding] = _class_findings(dataset)
     assert (finding.code, finding.severity) == ("H785", "error")
     assert (finding.path, finding.feature) == (str(dataset / "rekord.json"), "class/label")
@@ -233,13 +227,13 @@ def test_a_class_that_is_counted_otherwise_is_an_error(dataset, name):
 
 
 def test_a_class_that_the_manifest_does_not_know_is_an_error(dataset):
-    _edit(dataset, lambda manifest: manifest["splits"]["val"]["classes"]["label"].pop("2"))
+    edit_manifest(dataset, lambda manifest: manifest["splits"]["val"]["classes"]["label"].pop("2"))
     [finding] = _class_findings(dataset)
     assert finding.expected == "0 records of class 2, as rekord.json says"
 
 
 def test_classes_of_a_split_that_was_not_read_whole_are_not_compared(dataset):
-    _edit(dataset, lambda manifest: manifest["splits"]["val"]["classes"]["label"].update({"1": 99}))
+    edit_manifest(dataset, lambda manifest: manifest["splits"]["val"]["classes"]["label"].update({"1": 99}))
     assert _class_findings(dataset, leave_out="val-00001") == []
 
 
@@ -248,7 +242,9 @@ def test_labels_of_any_size_cost_no_memory(tmp_path):
     folder = tmp_path / "wide"
     rk.write([{"label": i * 2**38} for i in range(3)], folder, schema=schema, progress=False)
     assert _class_findings(folder) == []
-    _edit(folder, lambda manifest: manifest["splits"]["train"]["classes"]["label"].update({str(2**38): 4}))
+    edit_manifest(
+        folder, lambda manifest: manifest["splits"]["train"]["classes"]["label"].update({str(2**38): 4})
+    )
     [finding] = _class_findings(folder)
     assert (finding.expected, finding.found) == (
         f"4 records of class {2**38}, as rekord.json says",

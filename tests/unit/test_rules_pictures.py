@@ -53,6 +53,14 @@ def image_record(data: bytes, **keys: Any) -> dict[str, Any]:
     return {"image/encoded": [data], **{f"image/{name}": [value] for name, value in keys.items()}}
 
 
+def claiming(side: int) -> bytes:
+    """A small JPEG whose header claims to be square and large."""
+    data = bytearray(JPEG)
+    at = data.index(b"\xff\xc0") + 5
+    data[at : at + 4] = side.to_bytes(2, "big") * 2
+    return bytes(data)
+
+
 ANY = rk.Schema({"image": rk.Image(key="image/encoded")})
 BROKEN = {
     "empty": (b"", "H760", "is empty", "0 bytes"),
@@ -389,3 +397,52 @@ def test_what_the_layouts_write_has_no_error(tmp_path: Path) -> None:
     assert about_pictures(tmp_path / "out", None) == []
     (file,) = (tmp_path / "out").glob("*.tfrecord")
     assert about_pictures(file, None) == []
+
+
+@pytest.mark.parametrize(
+    ("side", "declared", "severity"),
+    [
+        (9_459, True, None),  # 89,472,681 pixels, and the limit is 89,478,485
+        (9_460, True, "error"),
+        (9_460, False, "warning"),
+        (13_377, False, "warning"),  # twice the limit, where Pillow's warning becomes an error
+        (13_378, False, "error"),
+        (65_500, False, "error"),
+    ],
+)
+def test_an_image_that_decoding_refuses_for_its_size_is_reported(
+    put_records: PutFile, side: int, declared: bool, severity: str | None
+) -> None:
+    rows = [image_record(JPEG), image_record(claiming(side))]
+    path = put_records([example_bytes(row) for row in rows])
+    found = about_pictures(path, ANY if declared else None)
+    assert [(one.code, one.severity, one.record) for one in found] == (
+        [("H739", severity, 1)] if severity else []
+    )
+    if severity is not None:
+        assert (found[0].expected, found[0].found) == ("at most 89,478,485", f"{side:,} × {side:,}")
+        with pytest.raises(rk.DecodeError) as caught:
+            list(rk.open(path, schema=ANY).batches(1, decode=True))
+        assert (caught.value.code, caught.value.location.record) == ("D410", 1)
+
+
+def test_the_limit_of_pixels_is_that_of_pillow(put_records: PutFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put_records([example_bytes(image_record(JPEG))])
+    monkeypatch.setattr(Pillow, "MAX_IMAGE_PIXELS", 47)
+    (one,) = about_pictures(path, ANY)
+    assert (one.code, one.severity, one.found) == ("H739", "error", "8 × 6")
+    monkeypatch.setattr(Pillow, "MAX_IMAGE_PIXELS", None)
+    assert about_pictures(path, ANY) == []
+
+
+def test_a_mask_that_decoding_refuses_for_its_size_is_reported(
+    put_records: PutFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put_records([segmented(ids())])
+    monkeypatch.setattr(Pillow, "MAX_IMAGE_PIXELS", 47)
+    for schema, severity in ((DEEPLAB, "error"), (None, "warning")):
+        found = about_pictures(path, schema)
+        names = ["image", "mask"] if schema is not None else ["image/encoded", MASK]
+        assert [(one.code, one.severity, one.feature) for one in found] == [
+            ("H739", severity, name) for name in names
+        ]

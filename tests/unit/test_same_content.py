@@ -33,12 +33,6 @@ from rekord.testing import (
     sequence_bytes,
 )
 
-LARGE = 300
-
-
-def _blob(number: int, size_bytes: int = LARGE) -> bytes:
-    return np.random.default_rng(number).bytes(size_bytes)
-
 
 def _picture(number: int, *, mode: str = "RGB", format: str = "png") -> bytes:
     bands = {"RGB": 3, "L": 1}[mode]
@@ -89,7 +83,7 @@ def _place(finding: Finding) -> tuple[str, int | None, str | None]:
 
 
 def _rows(numbers: Iterable[int], label: int = 0) -> list[dict[str, Any]]:
-    return [{"image/encoded": [_blob(number)], "label": [label]} for number in numbers]
+    return [{"image/encoded": [_picture(number)], "label": [label]} for number in numbers]
 
 
 # ---- In two splits ----
@@ -102,7 +96,7 @@ def test_content_that_is_all_different_is_fine(put):
 @pytest.mark.parametrize("at", [0, 5, 9])
 def test_the_same_content_under_another_label_in_two_splits_is_an_error(put, at):
     val = _rows(range(100, 110), label=1)
-    val[at]["image/encoded"] = [_blob(3)]
+    val[at]["image/encoded"] = [_picture(3)]
     folder = put(train=_rows(range(50)), val=val)
     [finding] = _found(folder)
     assert (finding.code, finding.severity) == ("H787", "error")
@@ -181,7 +175,7 @@ def test_twenty_of_many_copies_are_listed_and_the_rest_is_counted(put):
 
 
 def test_each_content_key_is_compared_on_its_own(put):
-    rows = [{"a": [_blob(i)], "b": [_blob(100 + i // 2)], "label": [i]} for i in range(8)]
+    rows = [{"a": [_picture(i)], "b": [_picture(100 + i // 2)], "label": [i]} for i in range(8)]
     found = _found(put(train=rows))
     assert [(finding.feature, finding.record) for finding in found] == [
         ("b", 0),
@@ -192,11 +186,16 @@ def test_each_content_key_is_compared_on_its_own(put):
 
 
 def test_the_same_bytes_under_two_keys_are_not_the_same_content(put):
-    assert _found(put(train=[{"a": [_blob(1)], "b": [_blob(1)]}, {"a": [_blob(2)], "b": [_blob(3)]}])) == []
+    assert (
+        _found(
+            put(train=[{"a": [_picture(1)], "b": [_picture(1)]}, {"a": [_picture(2)], "b": [_picture(3)]}])
+        )
+        == []
+    )
 
 
 def test_missing_and_empty_content_is_never_the_same(put):
-    rows: list[dict[str, Any]] = [{"image": [_blob(i, 3000)], "label": [1]} for i in range(5)]
+    rows: list[dict[str, Any]] = [{"image": [_picture(i)], "label": [1]} for i in range(5)]
     rows += [{"image": [b""], "label": [1]}, {"image": [b""], "label": [2]}]
     rows += [{"image": [], "label": [1]}, {"image": [], "label": [1]}]
     rows += [{"label": [1]}, {"label": [1]}]
@@ -242,23 +241,43 @@ def test_grey_pictures_alone_are_content(put):
     assert (finding.code, finding.severity, finding.feature) == ("H787", "error", "image")
 
 
-def test_large_texts_of_a_schema_are_content(put):
-    schema = rk.Schema({"text": rk.Text(), "label": rk.Int64()})
-    rows = [{"text": [f"{i} " * 200], "label": [i]} for i in range(6)]
-    [finding] = _found(put(train=rows, val=[{**rows[2], "label": [77]}]), schema)
-    assert (finding.code, finding.feature, finding.record) == ("H787", "text", 2)
+def _paragraphs(key: str) -> dict[str, list[dict[str, Any]]]:
+    """Questions about paragraphs, which several of them share, also across splits."""
+    rows = [{key: [f"{i // 3} " * 200], "question": [f"what is {i}?"]} for i in range(12)]
+    return {"train": rows[:8], "val": rows[8:]}
 
 
-def test_bytes_that_hardly_ever_differ_are_noted_once_and_are_no_leak(put):
-    rows = [{"image": [_blob(i)], "camera": [_blob(1000 + i % 2)], "label": [i]} for i in range(60)]
-    [finding] = _found(put(train=rows[:40], val=rows[40:]))
+@pytest.mark.parametrize("schema", [None, rk.Schema({"context": rk.Text(), "question": rk.Text()})])
+def test_large_texts_are_no_content(put, schema):
+    assert _found(put(**_paragraphs("context")), schema) == []
+
+
+@pytest.mark.parametrize("schema", [None, rk.Schema({"blob": rk.Bytes(), "question": rk.Bytes()})])
+def test_large_bytes_that_are_no_image_are_no_content(put, schema):
+    rows = {
+        split: [{**row, "blob": [b"\x08\x01" + row["blob"][0].encode()]} for row in rows]
+        for split, rows in _paragraphs("blob").items()
+    }
+    assert _found(put(**rows), schema) == []
+
+
+def test_large_bytes_are_part_of_the_row(put):
+    rows = [{"text": [f"{i} " * 200], "label": [i % 3]} for i in range(12)]
+    [finding] = _found(put(train=rows, val=[rows[2]]))
+    assert (finding.code, finding.severity, finding.record) == ("H788", "warning", 2)
+
+
+def test_tensors_that_hardly_ever_differ_are_noted_once_and_are_no_leak(put):
+    schema = rk.Schema({"image": rk.Image(), "camera": rk.Tensor("uint8", shape=(300,)), "label": rk.Int64()})
+    rows = [{"image": [_picture(i)], "camera": [bytes([i % 2]) * 300], "label": [i]} for i in range(60)]
+    [finding] = _found(put(train=rows[:40], val=rows[40:]), schema)
     assert (finding.code, finding.severity, finding.feature) == ("H786", "note", "camera")
     assert finding.message == "`camera` has only 2 different values in 60 records"
     assert finding.count == 60
 
 
 def test_what_is_content_is_settled_by_the_first_records(put):
-    first = [{"blob": [_blob(i)], "label": [i]} for i in range(5)]
+    first = [{"blob": [_picture(i)], "label": [i]} for i in range(5)]
     later = [{"blob": [b"short"], "label": [i]} for i in range(2)]
     [finding] = _found(put(a=first, b=later))
     assert (finding.code, finding.feature, finding.count) == ("H786", "blob", 2)
@@ -360,9 +379,9 @@ def _sequence(frames_of: list[bytes], label: int = 0) -> bytes:
 
 
 def test_the_steps_of_sequences_are_content_when_they_are_large(put_records, tmp_path):
-    clips = [[_blob(i), _blob(i + 1)] for i in range(0, 20, 2)]
+    clips = [[_picture(i), _picture(i + 1)] for i in range(0, 20, 2)]
     put_records([_sequence(clip) for clip in clips], "data/train.tfrecord")
-    others = [_sequence([_blob(90)]), _sequence(clips[4], label=1), _sequence(clips[5][::-1])]
+    others = [_sequence([_picture(90)]), _sequence(clips[4], label=1), _sequence(clips[5][::-1])]
     put_records(others, "data/val.tfrecord")
     [finding] = _found(tmp_path / "data")
     assert (finding.code, finding.severity) == ("H787", "error")

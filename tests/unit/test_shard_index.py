@@ -15,7 +15,7 @@ import pytest
 
 import rekord as rk
 from rekord.dataset import index_cache, shard_index
-from rekord.dataset.index import index_path, offsets_file, read_index_file
+from rekord.dataset.index import Expected, index_path, offsets_file, open_index_file
 from rekord.dataset.index_cache import cache_folder, cached, clean, keep
 from rekord.testing import corrupt_length, corrupt_payload, example_bytes, frame_offsets, frames
 
@@ -111,8 +111,8 @@ def test_no_bit_of_an_entry_can_turn_into_other_offsets(
     good = entry.read_bytes()
     for at in range(0, len(good), 7):
         entry.write_bytes(good[:at] + bytes([good[at] ^ 4]) + good[at + 1 :])
-        found = read_index_file(str(entry))
-        assert found is None or found.offsets.tolist() == OFFSETS
+        found = open_index_file(str(entry), Expected(most_bytes=len(DATA)))
+        assert found is None or not found.is_whole() or found.offsets(0).tolist() == OFFSETS
         entry.unlink()
     assert anew(file).offsets.tolist() == OFFSETS
 
@@ -143,7 +143,9 @@ def test_old_entries_go_when_there_are_too_many(cache: Path, monkeypatch: pytest
     entries = {i: index_cache._entry(f"/data/{i}.tfrecord") for i in range(6)}
     for i, entry in entries.items():
         os.utime(str(entry), (1000 + i, 1000 + i))
-    assert cached("/data/0.tfrecord", len(DATA), 0) is not None  # used again, and so the youngest
+    assert (
+        cached("/data/0.tfrecord", len(DATA), 0, Expected(most_bytes=len(DATA))) is not None
+    )  # used again, and so the youngest
     (cache / "x.unfinished").write_bytes(b"")
     os.utime(cache / "x.unfinished", (0, 0))
     monkeypatch.setattr(index_cache, "MOST_ENTRIES", 3)
@@ -163,6 +165,8 @@ def _many_times(file: str, folder: str, failures: Any) -> None:
             failures.put(1)
 
 
+@pytest.mark.slow
+@pytest.mark.concurrency
 def test_several_processes_share_the_cache(file: str, tmp_path: Path) -> None:
     context = get_context("spawn")
     failures = context.Queue()
@@ -233,7 +237,7 @@ def test_a_dataset_brings_its_index(dataset: Path) -> None:
     found = anew(shard_of(dataset))
     assert found.origin == "written"
     assert found.offsets.tolist() == frame_offsets(Path(shard_of(dataset)).read_bytes())
-    assert found.table is not None
+    assert found.has_columns(())
 
 
 @pytest.mark.parametrize(
@@ -275,17 +279,17 @@ def test_an_index_of_another_size_of_file_is_not_believed(dataset: Path) -> None
 
 def test_an_index_that_leaves_a_record_out_is_not_believed_where_the_number_is_known(dataset: Path) -> None:
     """Two records as one in the middle: nothing but the number of them tells."""
+    (dataset / "rekord.json").unlink()
     shard = shard_of(dataset)
     true = frame_offsets(Path(shard).read_bytes())
     short = np.array(true[:50] + true[51:], np.uint32)
     Path(index_path(shard)).write_bytes(offsets_file(short, file_bytes=os.path.getsize(shard)))
     assert len(anew(shard).offsets) == 99
     assert anew(shard, 100).offsets.tolist() == true
-    shard_index._kept.clear()
-    assert rk.open(dataset)[[50, 99]]["label"].tolist() == [50, 99]
 
 
 def test_without_a_known_number_the_frames_themselves_tell_that_the_index_is_wrong(dataset: Path) -> None:
+    (dataset / "rekord.json").unlink()
     shard = shard_of(dataset)
     true = frame_offsets(Path(shard).read_bytes())
     merged = [*true[:50], *true[51:80], (true[80] + true[79]) // 2 + 8, *true[80:]]

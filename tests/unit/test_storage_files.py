@@ -37,6 +37,7 @@ def test_the_size_of_a_file_that_grows_is_the_size_now(tmp_path: Path) -> None:
         assert file.size_bytes == 6
 
 
+@pytest.mark.concurrency
 def test_a_pipe_is_read_to_its_end_and_has_no_size(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
@@ -266,6 +267,7 @@ def test_a_local_storage_goes_to_another_process() -> None:
     assert isinstance(pickle.loads(pickle.dumps(LOCAL)), LocalStorage)
 
 
+@pytest.mark.concurrency
 def test_a_file_that_is_left_behind_in_a_cycle_is_closed_without_a_warning(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None

@@ -440,6 +440,7 @@ def test_what_was_learned_survives_json_and_pickle_and_is_learned_alike_again(wr
     assert told["target"]["classes"] == ["0", "1", "2"]
 
 
+@pytest.mark.concurrency
 def test_threads_share_an_encoder(written):
     split = everything(written)
     encoder = encoder_of(split, ALL)

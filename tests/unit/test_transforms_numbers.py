@@ -337,7 +337,7 @@ def test_a_mean_is_learned_before_rows_are_written(tmp_path):
     schema = rk.Schema({"x": rk.Float32(), "v": rk.Int64((2,))})
     steps = [t.standardize("x"), t.standardize("v")]
     dataset = rk.write(rows, tmp_path / "out", schema=schema, transforms=steps, progress=False, workers=1)
-    batch = next(dataset["train"].batches(1000))
+    batch = next(iter(dataset["train"].batches(1000)))
     exact = values.astype(np.float64)
     expected = ((exact - exact.mean()) / exact.std()).astype(np.float32)
     np.testing.assert_allclose(batch["x"], expected, rtol=1e-6, atol=1e-7)

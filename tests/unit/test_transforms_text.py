@@ -331,7 +331,7 @@ def test_sparse_columns_become_scipy_arrays(tmp_path):
     dataset = rk.write(
         rows, tmp_path / "out", schema=schema, transforms=[t.hash_words("x", 8)], progress=False, workers=1
     )
-    column = next(dataset["train"].batches(4))["x"]
+    column = next(iter(dataset["train"].batches(4)))["x"]
     matrix = column.to_scipy()
     assert matrix.shape == (4, 8)
     np.testing.assert_array_equal(matrix.toarray(), column.to_dense())

@@ -129,7 +129,7 @@ def test_a_large_mask_that_is_made_anew_is_not_looked_for_in_its_file(tmp_path):
         palette.save(tmp_path / "masks" / f"{number}.png")
     source = rk.sources.segmentation(tmp_path / "images", tmp_path / "masks")
     made = rk.write(source, tmp_path / "out", layout="deeplab", workers=1, progress=False)
-    assert np.array_equal(next(made["train"].batches(3, decode=True))["mask"], [ids] * 3)
+    assert np.array_equal(next(iter(made["train"].batches(3, decode=True)))["mask"], [ids] * 3)
 
 
 # The command line.

@@ -76,7 +76,7 @@ def test_a_float_label_under_deeplabs_keys_is_seen_in_the_file_alone(put_records
     path = put_records(
         [
             example_bytes({"image/filename": [b"%d" % i], "image/class/label": [float(i % 3)]})
-            for i in range(9)
+            for i in range(30)
         ]
     )
     assert ("H814", "image/class/label") in told(path)
@@ -89,6 +89,7 @@ def test_a_label_without_a_value_is_seen_in_the_file_alone(put_records: PutFile)
     assert [(one.feature, one.records_affected) for one in found if one.feature == "label"] == [("label", 1)]
 
 
+@pytest.mark.slow
 def test_a_finding_is_given_out_before_the_pass_has_ended(put_file: PutFile, tmp_path: Path) -> None:
     from rekord.health.check import checked
     from rekord.health.finding import Report

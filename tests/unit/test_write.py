@@ -83,6 +83,7 @@ def test_any_number_of_workers_gives_the_same_bytes(
 
 @pytest.mark.parametrize("part_bytes", [1, 333, 5000])
 @pytest.mark.parametrize("run_bytes", [1, 700])
+@pytest.mark.slow
 def test_any_size_of_parts_and_runs_gives_the_same_bytes(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int, run_bytes: int
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_source_that_moved_gives_the_same_bytes(root: Path, tmp_path: Path) ->
     assert str(root) not in manifest
 
 
+@pytest.mark.concurrency
 def test_rows_of_a_list_a_generator_columns_and_a_table_are_the_same_records(tmp_path: Path) -> None:
     rows = [{"line": i, "label": i % 4, "text": f"row {i}"} for i in range(50)]
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
@@ -170,6 +172,7 @@ def test_rows_of_a_list_a_generator_columns_and_a_table_are_the_same_records(tmp
     assert all(shards[name] == shards["list"] for name in forms)
 
 
+@pytest.mark.concurrency
 def test_what_cannot_be_sent_to_other_processes_is_said(root: Path, tmp_path: Path) -> None:
     lock = threading.Lock()
     failure = refused(

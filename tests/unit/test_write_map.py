@@ -136,6 +136,7 @@ def test_what_a_function_calls_in_its_file_is_part_of_the_plan(tidy: Path, name:
         assert "`map` differs" in caught.value.message
 
 
+@pytest.mark.slow
 def test_a_script_may_change_around_the_function_that_it_defines(tmp_path: Path) -> None:
     script = (
         "import rekord as rk\n"

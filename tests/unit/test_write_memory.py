@@ -46,6 +46,7 @@ def peak_bytes(rows: int, out: Path, options: dict[str, object]) -> int:
 
 
 @pytest.mark.parametrize("job", JOBS)
+@pytest.mark.slow
 def test_memory_is_flat(job: str, tmp_path: Path) -> None:
     once = peak_bytes(ROWS, tmp_path / "once", JOBS[job])
     twice = peak_bytes(2 * ROWS, tmp_path / "twice", JOBS[job])

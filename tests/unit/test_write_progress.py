@@ -147,6 +147,7 @@ def test_a_stream_that_fails_does_not_stop_the_conversion(
     assert dataset["train"].to_arrow().num_rows == 1
 
 
+@pytest.mark.concurrency
 def test_after_an_error_the_bar_is_gone_and_no_thread_is_left(tmp_path: Path, capsys: Any) -> None:
     schema = rk.Schema({"x": rk.Int64()})
     with pytest.raises(rk.EncodeError):

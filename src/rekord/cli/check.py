@@ -46,6 +46,9 @@ _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _DAMAGE_CODES = ("F101", "F102", "F103", "F104", "F105")
 _SAYS_HOW_MANY = re.compile(r"\d (?:records?|rows?|more)\b")
 _HINT = "rekord check PATH --max-findings 1000"
+_NOT_LOOKED_FOR = (
+    "check does not look for labels stored as floats, numbers stored as text or pixels stored raw"
+)
 
 
 def check(
@@ -180,7 +183,10 @@ class Listing:
         total = self._severities.total()
         if not total:
             files, records = count(report.files, "file"), count(report.records, "record")
-            return [[("all good", "bold green"), f" · {files} · {records} · {amount}"]]
+            return [
+                [("all good", "bold green"), f" · {files} · {records} · {amount}"],
+                [f"{_NOT_LOOKED_FOR}: rekord doctor {doctor}"],
+            ]
         found = count(total, "finding")
         if len(self._severities) > 1 or "error" not in self._severities:
             each = [count(self._severities[name], name) for name in _SEVERITIES if self._severities[name]]
@@ -221,7 +227,10 @@ class Listing:
         name = self._names.get(path, clean(path))
         place = [f"{name:<{self._width}}"]
         if finding.record is not None:
-            place.append(f"record {finding.record:,}")
+            number = f"record {finding.record:,}"
+            if finding.split is not None and finding.split_record not in (None, finding.record):
+                number += f" ({cut(clean(finding.split))} {finding.split_record:,})"
+            place.append(number)
         if finding.offset is not None:
             place.append(f"byte {finding.offset:,}")
         if finding.feature is not None:

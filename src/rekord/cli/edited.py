@@ -28,6 +28,13 @@ Out: TypeAlias = Annotated[
 Replace: TypeAlias = Annotated[
     bool, typer.Option("--replace", help="Put the new dataset in the place of IN.")
 ]
+WhereRecords: TypeAlias = Annotated[
+    str | None, typer.Option("--where", metavar="SQL", help="Which records: a condition over columns.")
+]
+RecordsFile: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--records", metavar="FILE", help="Which records: a file of lines such as train,3."),
+]
 Workers: TypeAlias = Annotated[
     int | None,
     typer.Option(

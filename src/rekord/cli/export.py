@@ -80,6 +80,7 @@ def export(
         typer.Option("--shard-size", metavar="SIZE", help="Cut tars to this size: OUT-000000.tar, …"),
     ] = None,
     schema: shared.RecordSchema = None,
+    kind: shared.Kind = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT, if it is a file.")] = False,
     as_json: shared.AsJson = False,
 ) -> int:
@@ -87,12 +88,15 @@ def export(
 
     Exit code 1 where a record is damaged, or holds what the format cannot.
     """
+    from rekord.dataset.dataset import open as open_dataset
     from rekord.verbs.export import export as write_export
 
     began = time.monotonic()
     with bad_data_said(_ABOUT_RECORDS, as_json=as_json, left="nothing was written"), _Progress() as progress:
+        dataset = open_dataset(path, schema=schema, kind=None if kind is None else kind.value)
+        shared.note_whole_payloads(dataset.schema)
         report = write_export(
-            path,
+            dataset,
             target,
             format=None if format is None else format.value,
             split=None if split is None else _listed(split),
@@ -100,7 +104,6 @@ def export(
             limit=limit,
             labels=(labels or LabelForm.IDS).value,
             shard_size=shard_size,
-            schema=schema,
             overwrite=overwrite,
             on_records=progress.add,
         )

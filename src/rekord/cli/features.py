@@ -20,11 +20,12 @@ _TITLES = {
     "text": "plain text",
     "proto": "another protobuf message",
     "other": "no message that is known",
+    "bytes": "payload",
 }
 _WIDEST_NAME = 40
 _SHOWN_STEPS = 4
-_SHOWN_FEATURES = 200
-"""More are counted only: keys in such numbers are data, and nobody reads that far."""
+_SHOWN_FEATURES = 1000
+"""More lines than this nobody reads, and those of a million features take most of a minute."""
 
 
 def lines_of(message: Message) -> list[list[Piece]]:
@@ -40,7 +41,7 @@ def lines_of(message: Message) -> list[list[Piece]]:
         lines += [["  steps"], *(_steps_table(message.steps) or [["    no features"]])]
     if message.examples:
         lines += [["  example 0"], *(_table(message.examples[0], indent=4) or [["    no features"]])]
-    if message.kind in ("text", "proto", "other"):
+    if message.kind in ("text", "proto", "other", "bytes"):
         lines.append([f"    {'payload':<9} {preview.of_bytes(message.payload)}"])
     return lines
 
@@ -56,7 +57,7 @@ def json_of(message: Message) -> dict[str, Any]:
         document["steps"] = {name: _json_steps(steps) for name, steps in _sorted(message.steps)}
     if message.examples is not None:
         document["examples"] = [_json_features(example) for example in message.examples]
-    if message.kind in ("event", "text", "proto", "other"):
+    if message.kind in ("event", "text", "proto", "other", "bytes"):
         document["payload"] = _json_bytes(message.payload)
     if message.kind == "event":
         document |= {name: _json_number(message.facts.get(name)) for name in ("wall_time", "step")}
@@ -77,16 +78,17 @@ def _sorted(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _first(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The features that are shown, by name."""
-    return [(name, named[name]) for name in nsmallest(_SHOWN_FEATURES, named)]
+    """What is shown of many features: the first by name."""
+    names = sorted(named) if len(named) <= _SHOWN_FEATURES else nsmallest(_SHOWN_FEATURES, named)
+    return [(name, named[name]) for name in names]
 
 
 def _more(named: Mapping[str, Any], indent: int) -> list[list[Piece]]:
-    """The line below them, where there are more."""
+    """The line about features that are not shown."""
     hidden = len(named) - _SHOWN_FEATURES
     if hidden <= 0:
         return []
-    return [[f"{' ' * indent}… and {count(hidden, 'more feature')} (use --json)"]]
+    return [[" " * indent, (f"… and {hidden:,} more feature{'s' * (hidden > 1)} (--json shows all)", "dim")]]
 
 
 def _table(features: Features, *, indent: int) -> list[list[Piece]]:

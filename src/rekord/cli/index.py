@@ -35,7 +35,10 @@ def index(
     output: Annotated[
         str | None,
         typer.Option(
-            "-o", "--output", metavar="OUT", help="A folder for the index files; for one file, its index."
+            "-o",
+            "--output",
+            metavar="OUT",
+            help="Folder for the index files [default: index-dali or index-vahidk in PATH]; for one file, its index.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,

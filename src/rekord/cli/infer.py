@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rekord.cli import out
+from rekord.cli import shared_options as shared
 from rekord.cli.render import Piece, clean, count, whole_number
-from rekord.cli.show import Kind
 
 if TYPE_CHECKING:
     from rekord.schema import Feature, Schema
@@ -36,10 +36,7 @@ def infer(
             parser=whole_number("--limit", do=_HINT),
         ),
     ] = None,
-    kind: Annotated[
-        Kind | None,
-        typer.Option("--kind", metavar="example|sequence", help="How to read payloads, where they mislead."),
-    ] = None,
+    kind: shared.Kind = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the schema's JSON.")] = False,
 ) -> int:
     """Propose a schema that the records fit. The evidence for it is given too."""
@@ -55,6 +52,7 @@ def infer(
             out.say(*line)
     for remark in remarks(schema):
         out.tell(remark)
+    shared.note_whole_payloads(schema)
     if output is not None:
         out.tell(f"saved in {clean(output)}")
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -38,8 +38,14 @@ from rekord.cli.view import view
 from rekord.cli.write import write
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
+from rekord.storage import limits
 
 GOOD, FINDINGS, WRONG_USAGE, NO_ACCESS, BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
+
+_OUT_OF_MEMORY = "X508"
+_RESERVE_BYTES = 4 << 20
+_ADDRESS_SPACE_BYTES = 256 << 20
+"""What every verb takes to load its libraries. With less, some end the process with a message of their own."""
 
 app = typer.Typer(
     name="rekord",
@@ -65,6 +71,8 @@ def root(
     if ctx.invoked_subcommand is None:
         out.tell(ctx.get_help())
         raise typer.Exit(WRONG_USAGE)
+    if ctx.invoked_subcommand != "explain":
+        limits.check_address_space(_ADDRESS_SPACE_BYTES, "NumPy and Arrow")
 
 
 for verb in (
@@ -97,28 +105,38 @@ app.command(
 )(view)
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and give its exit code; whatever happens, it is said in one clear message."""
+def run(argv: Sequence[str] | None = None, *, leave: Callable[[int], None] | None = None) -> int:
+    """Run one command line and give its exit code; whatever happens, it is said in one clear message.
+
+    When memory ran out, `leave` ends the process: libraries that could not allocate crash as they are closed.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in arguments
     out.prepare()
+    limits.spare_address_space()
     try:
-        code = _run(arguments)
-        out.flush()
+        try:
+            code = _run(arguments, bytearray(_RESERVE_BYTES), as_json=as_json)
+            out.flush()
+        except RekordError as out_of_memory:
+            code = _failed(out_of_memory, as_json=as_json)
+            out.flush()
+            if leave is not None:
+                leave(code)
         return code
     except BrokenPipeError:
         # Whoever read the output has seen enough.
         out.abandon()
         return GOOD
-    except OSError as failure:
-        # Every file is opened and read through a storage, which speaks for itself: this is stdout.
+    except out.OutputError as failure:
         _say_failure(_about_stdout(failure))
         out.abandon()
         return NO_ACCESS
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], reserve: bytearray, *, as_json: bool) -> int:
+    """Run a verb and report how it failed, except for want of memory: that error is raised."""
     group: Any = typer.main.get_command(app)
-    as_json = "--json" in arguments
     try:
         # Not through the command's own `main`, which ends the process in ways of its own.
         with group.make_context("rekord", list(arguments)) as context:
@@ -129,14 +147,22 @@ def _run(arguments: list[str]) -> int:
     except UsageFailure as failure:
         return _failed(explained(failure, group, arguments), as_json=as_json)
     except RekordError as failure:
+        if failure.code == _OUT_OF_MEMORY:
+            raise
         return _failed(failure, as_json=as_json)
     except KeyboardInterrupt:
         out.tell("interrupted")
         return INTERRUPTED
+    except (BrokenPipeError, out.OutputError):
+        raise
     except Exception as bug:
-        if isinstance(bug, OSError) and bug.filename is None:
-            raise
-        return _our_bug(bug, as_json=as_json)
+        reserve.clear()  # a message needs memory too
+        refused = limits.refused(bug)
+        if refused is None:
+            return _our_bug(bug, as_json=as_json)
+        if refused.code == _OUT_OF_MEMORY:
+            raise refused from None
+        return _failed(refused, as_json=as_json)
 
 
 def _failed(failure: RekordError, *, as_json: bool) -> int:
@@ -168,7 +194,7 @@ def _our_bug(bug: Exception, *, as_json: bool) -> int:
     return BUG
 
 
-def _about_stdout(failure: OSError) -> RekordError:
+def _about_stdout(failure: out.OutputError) -> RekordError:
     full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
     space = "free space on the disk that the output goes to, or "
     return error(

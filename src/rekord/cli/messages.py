@@ -47,6 +47,8 @@ def message(payload: bytes, *, kind: str | None = None, file_kind: PayloadKind |
     `file_kind` is what the first records of the file are: a SequenceExample without steps looks like an
     Example, and only its neighbours tell.
     """
+    if kind == "bytes":
+        return Message(kind="bytes", payload=payload)
     recognised = _core.recognise_payload(payload)
     if kind == "sequence" or (kind is None and recognised == PayloadKind.SEQUENCE):
         return _sequence(payload)

@@ -6,7 +6,8 @@ import errno
 import json
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -16,11 +17,16 @@ if TYPE_CHECKING:
     from rekord.cli.render import Piece
 
 
+class OutputError(OSError):
+    """Standard output cannot be written."""
+
+
 def say(*pieces: Piece) -> None:
     """One line of the result."""
     if sys.stdout is None:
-        raise OSError(errno.EBADF, "standard output is closed")
-    _write(sys.stdout, pieces)
+        raise OutputError(errno.EBADF, "standard output is closed")
+    with _to_stdout():
+        _write(sys.stdout, pieces)
 
 
 def say_json(document: dict[str, Any]) -> None:
@@ -59,7 +65,8 @@ def prepare() -> None:
 def flush() -> None:
     """Bring out what is still in a buffer, so that a full disk is noticed while it can be said."""
     if sys.stdout is not None:
-        sys.stdout.flush()
+        with _to_stdout():
+            sys.stdout.flush()
 
 
 def abandon() -> None:
@@ -68,6 +75,17 @@ def abandon() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+@contextmanager
+def _to_stdout() -> Iterator[None]:
+    """Tell a failure of stdout from those of files. A closed pipe is no failure."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as failure:
+        raise OutputError(failure.errno, failure.strerror or str(failure)) from None
 
 
 def _write(stream: TextIO, pieces: tuple[Piece, ...]) -> None:

@@ -55,6 +55,7 @@ def query(
         typer.Option("--split", metavar="NAME", help="Let `records` be those of one split."),
     ] = None,
     schema: shared.RecordSchema = None,
+    kind: shared.Kind = None,
     format: Annotated[
         AnswerFormat | None,
         typer.Option(
@@ -80,14 +81,16 @@ def query(
 ) -> int:
     """Answer a question about records in SQL. Only the columns that it names are read.
 
-    All records are the table `records`, those of a split a table by its name. In the same way _split, _shard, _record
-    and label_name say more of each record, where the query names them.
+    All records are the table `records`, those of a split a table by its name. Where the query names them, _split and
+    _record number each record in its split, _shard and _shard_record in its file, and label_name is its class.
     """
     from rekord.feeds.sql_answer import Answer
     from rekord.verbs.query import splits_of
 
     chosen = _chosen(format, output, as_json=as_json)
-    splits = splits_of(path, split, schema)
+    splits = splits_of(path, split, schema, None if kind is None else kind.value)
+    for one in splits[:1]:
+        shared.note_whole_payloads(one.schema)
     if output is not None:
         _check_target(output, [file for one in splits for file in one.paths])
     with Answer(splits, sql) as answer:
@@ -107,15 +110,14 @@ def query(
 
 
 def _say_table(answer: Answer, rows: int) -> None:
-    from rekord.cli.query_table import shown
+    from rekord.cli.query_table import SHOWN_COLUMNS, shown
 
-    lines, more, hidden = shown(answer, rows, out.is_terminal(sys.stdout))
+    lines, more = shown(answer, rows, out.is_terminal(sys.stdout))
     for line in lines:
         out.say(*line)
-    if hidden:
-        out.tell(
-            f"… and {count(hidden, 'more column')}: select those that matter, or -o FILE.csv has all of them"
-        )
+    columns = len(answer.schema)
+    if columns > SHOWN_COLUMNS:
+        out.tell(f"the first {SHOWN_COLUMNS} of {columns:,} columns: -o FILE.csv has all of them")
     if more:
         out.tell(f"the first {count(rows, 'row')}: --rows shows more, -o FILE.csv has all of them")
 

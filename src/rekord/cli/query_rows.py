@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from rekord.cli.query_times import times_as_text
 from rekord.cli.render import clean
+from rekord.errors import error
 
 if TYPE_CHECKING:
     from rekord.feeds.sql_answer import Answer
@@ -68,7 +70,16 @@ def write_parquet(answer: Answer, staged: Any) -> int:
     schema = answer.schema
     fields = [one.with_name(name) for one, name in zip(schema, unique(schema.names), strict=True)]
     renamed = pa.schema(fields)
-    with parquet.ParquetWriter(sink, renamed) as writer:
+    try:
+        writer = parquet.ParquetWriter(sink, renamed)
+    except pa.ArrowNotImplementedError as failure:
+        raise error(
+            "U683",
+            expected="types that Parquet has",
+            found=" ".join(str(failure).split())[:200],
+            do="cast(… as varchar) in the query, or -o answer.csv",
+        ) from None
+    with writer:
         waiting: list[Any] = []
         for batch in answer.batches():
             waiting.append(pa.RecordBatch.from_arrays(batch.columns, schema=renamed))
@@ -119,6 +130,7 @@ def _cell(value: Any) -> str:
 
 
 def _json_values(column: Any) -> list[Any]:
+    column = times_as_text(column)
     convert = _converter(column.type)
     values = column.to_pylist()
     return values if convert is None else [None if value is None else convert(value) for value in values]

@@ -18,11 +18,12 @@ def relabel(
     out: edited.Out = None,
     set_: Annotated[
         str | None,
-        typer.Option("--set", metavar="KEY=CLASS", help="This class, for the records that --where says."),
+        typer.Option(
+            "--set", metavar="KEY=CLASS", help="This class, for the records of --where or --records."
+        ),
     ] = None,
-    where: Annotated[
-        str | None, typer.Option("--where", metavar="SQL", help="Which records: a condition over columns.")
-    ] = None,
+    where: edited.WhereRecords = None,
+    records: edited.RecordsFile = None,
     map_labels: Annotated[
         str | None,
         typer.Option("--map-labels", metavar="OLD=NEW", help="Rename classes, or merge them into others."),
@@ -79,6 +80,7 @@ def relabel(
             change,
             column=column,
             where=where,
+            records=records,
             file=file,
             key=key,
             names=_names(classes),

@@ -47,6 +47,7 @@ def rewrite(
     where: Annotated[
         str | None, typer.Option("--where", metavar="SQL", help="Only records of which this is true.")
     ] = None,
+    kind: shared.Kind = None,
     schema: Annotated[
         str | None,
         typer.Option("--schema", metavar="FILE", help="Columns as they are to be: JSON or .pbtxt."),
@@ -75,6 +76,7 @@ def rewrite(
 
     began = time.perf_counter()
     asked = Asked(
+        kind=None if kind is None else kind.value,
         schema=options.schema(schema),
         cast=pairs("--cast", cast, do="--cast label=int64"),
         rename=pairs("--rename", rename, do="--rename old=new"),
@@ -95,6 +97,7 @@ def rewrite(
     )
     with resumable(as_json=as_json):
         prepared = prepare_rewrite([source, *(also or ())], out, asked)
+        shared.note_whole_payloads(prepared.olds[0].schema)
         if dry_run:
             return forecast_only(prepared, as_json=as_json)
         outcome = prepared.run(progress=True)

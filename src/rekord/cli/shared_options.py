@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from rekord.cli import out
 from rekord.cli.render import whole_number
+
+if TYPE_CHECKING:
+    from rekord.schema import Schema
 
 
 def number(option: str, says: str) -> Any:
@@ -25,6 +30,24 @@ In: TypeAlias = Annotated[
 ]
 RecordSchema: TypeAlias = Annotated[
     str | None, typer.Option("--schema", metavar="FILE", help="A schema's JSON: what the records hold.")
+]
+
+
+class PayloadForm(StrEnum):
+    """What payloads can be taken for."""
+
+    EXAMPLE = "example"
+    SEQUENCE = "sequence"
+    BYTES = "bytes"
+
+
+Kind: TypeAlias = Annotated[
+    PayloadForm | None,
+    typer.Option(
+        "--kind",
+        metavar="example|sequence|bytes",
+        help="What payloads are, where they mislead; bytes: as they are.",
+    ),
 ]
 OnlySplits: TypeAlias = Annotated[
     str | None, typer.Option("--split", metavar="A,B", help="Only of these splits.")
@@ -62,3 +85,11 @@ Workers: TypeAlias = Annotated[int | None, number("--workers", "How many work at
 DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")]
 Fresh: TypeAlias = Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def note_whole_payloads(schema: Schema) -> None:
+    """Tell a person that payloads were recognised as no Examples, and are taken as they are."""
+    if schema.kind == "bytes" and schema.evidence is not None:
+        name, seen = next(iter(schema.evidence["features"].items()))
+        if "message" in seen:
+            out.tell(f"note: payloads are {seen['message']}; each is one value, `{name}`")

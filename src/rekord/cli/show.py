@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rekord.cli import out
+from rekord.cli import shared_options as shared
 from rekord.cli.render import byte_size, count, shown_below, whole_number
 from rekord.errors import RekordError, error
 from rekord.location import Location
 
 if TYPE_CHECKING:
     from rekord._core import PayloadKind
-
-
-class Kind(StrEnum):
-    """How payloads can be read."""
-
-    EXAMPLE = "example"
-    SEQUENCE = "sequence"
 
 
 _NUMBER_HINT = "rekord show PATH -n 5"
@@ -49,10 +42,7 @@ def show(
             parser=whole_number("--record", do=_RECORD_HINT),
         ),
     ] = None,
-    kind: Annotated[
-        Kind | None,
-        typer.Option("--kind", metavar="example|sequence", help="How to read payloads, where they mislead."),
-    ] = None,
+    kind: shared.Kind = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Show records in the terminal. Which features they have, and what is in them."""

@@ -1,19 +1,73 @@
-"""Where the command `rekord` begins: what can be interrupted before it is ready, too."""
+"""Ctrl-C on the command line: what an interrupt does while the command loads, works and ends."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from types import FrameType
+from typing import Any
 
 _INTERRUPTED = 130
 
 
 def run() -> int:
-    """Run the command line of this process, and give its exit code."""
-    try:
-        # Here: loading takes a moment, in which somebody may change their mind.
+    """Run the command line of this process and return its exit code."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        # Ignored, as a shell does for its background jobs, or handled by the program that calls this.
         from rekord.cli.main import run as run_main
 
-        return run_main()
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        return _INTERRUPTED
+        return run_main(leave=os._exit)
+    signal.signal(signal.SIGINT, _leave)
+    from rekord.cli.main import run as run_main
+
+    signal.signal(signal.SIGINT, _interrupt)
+    code = None
+    try:
+        code = run_main(leave=os._exit)
+        return code
+    finally:
+        # All is done, or reported: Python need not tidy up. An impatient second interrupt says nothing more.
+        signal.signal(signal.SIGINT, signal.SIG_DFL if code == _INTERRUPTED else _leave)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """End the process at once, when there is nothing to clean up."""
+    if sys.stderr is not None:
+        os.write(2, b"interrupted\n")  # not through a buffer, whose own write this may interrupt
+    os._exit(_INTERRUPTED)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, after the import that is under way.
+
+    Extension modules that are interrupted while they are imported raise an ImportError instead, print a traceback of
+    their own, or stay half loaded.
+    """
+    importer = _importer(frame)
+    if importer is None:
+        raise KeyboardInterrupt
+    # A second interrupt does not wait.
+    signal.signal(signal.SIGINT, _leave)
+    importer.f_trace = _raise
+    sys.settrace(_ignore)
+
+
+def _importer(frame: FrameType | None) -> FrameType | None:
+    """The frame whose import is under way, the outermost if there are several; None if there is none."""
+    importer = None
+    while frame is not None and frame.f_code is not run.__code__:
+        if frame.f_code.co_filename.startswith("<frozen importlib") and frame.f_back is not None:
+            importer = frame.f_back
+        frame = frame.f_back
+    return importer
+
+
+def _raise(frame: FrameType, event: str, value: Any) -> None:
+    sys.settrace(None)
+    signal.signal(signal.SIGINT, _interrupt)
+    raise KeyboardInterrupt
+
+
+def _ignore(frame: FrameType, event: str, value: Any) -> None:
+    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from rekord.faults import is_wire_fault, wire_error
 from rekord.location import Location
 from rekord.schema import Bytes, Float32, Int64, Label, Schema, Text
 from rekord.schema.refuse import near_misses
+from rekord.schema.schema import KIND_NAMES, RecordKind
 
 Value: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float32] | list[bytes] | None"
 """What a Feature holds: int64 or float32 values, byte strings, or nothing where no kind is set."""
@@ -42,22 +43,25 @@ class SequenceExample:
 def decode(
     payload: bytes | bytearray | memoryview,
     schema: Schema | None = None,
-    kind: Literal["example", "sequence"] | None = None,
+    kind: RecordKind | None = None,
 ) -> Any:
     """A payload's values.
 
     With a schema: one row, `{column: value}` in the declared shapes and dtypes, None where an optional value is
     missing. Without: `{key: int64 array | float32 array | list of bytes | None}` with protobuf's meaning, and
     with `kind="sequence"` a SequenceExample with `.context` (such a dict) and `.steps` (`{key: [one such value
-    a step]}`). A payload that protobuf would refuse is a WireError, one that the schema refuses a DecodeError.
+    a step]}`). `kind="bytes"` gives the payload itself. A payload that protobuf would refuse is a WireError, one that
+    the schema refuses a DecodeError.
     """
     data = _as_bytes(payload)
-    if kind not in (None, "example", "sequence"):
+    if kind not in (None, *KIND_NAMES):
         raise _bad_kind(kind)
     if schema is not None:
-        if kind is not None and schema.is_sequence != (kind == "sequence"):
-            raise _bad_kind(kind, f"a schema of {'SequenceExamples' if schema.is_sequence else 'Examples'}")
+        if kind not in (None, schema.kind):
+            raise _bad_kind(kind, f"a schema of {KIND_NAMES[schema.kind]}")
         return _decode_row(data, compile_plan(schema))
+    if kind == "bytes":
+        return data
     sequence = kind == "sequence"
     decoded = _core.decode_sequence(data) if sequence else _core.decode_example(data)
     if isinstance(decoded, _core.Problem):
@@ -65,8 +69,12 @@ def decode(
     return SequenceExample(*decoded) if sequence else decoded
 
 
-def new_batch(plan: CodecPlan, pool: _core.Pool) -> _core.ExampleBatch | _core.SequenceBatch:
+def new_batch(
+    plan: CodecPlan, pool: _core.Pool
+) -> _core.ExampleBatch | _core.SequenceBatch | _core.PayloadBatch:
     """A native batch that decodes by this plan."""
+    if plan.is_payload:
+        return _core.PayloadBatch(not plan.context.wanted, pool)
     if plan.steps is None:
         return _core.ExampleBatch(plan.context.reading, pool)
     return _core.SequenceBatch(plan.context.reading, plan.steps.reading, pool)

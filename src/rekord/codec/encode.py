@@ -58,6 +58,14 @@ def row_encoder(schema: Schema) -> _core.RowEncoder:
 
 def checked_schema(schema: object) -> Schema:
     """A schema, and nothing else that might be passed for one."""
+    if isinstance(schema, Schema) and schema.kind == "bytes":
+        raise error(
+            "U605",
+            "a schema of whole payloads encodes nothing",
+            expected="a schema of columns",
+            found="Payload(): payloads as they are",
+            do="rk.rewrite(path, out) copies payloads, and rk.rewrite([a, b], out) those of several datasets",
+        )
     if isinstance(schema, Schema):
         return schema
     raise error(

@@ -148,6 +148,30 @@ def examined_image(value: Any, verify: Verify) -> Picture:
     )
 
 
+def times_pixel_limit(facts: _core.PictureFacts) -> float:
+    """The pixels that an image or a mask claims, as a multiple of how many are decoded.
+
+    A few bytes can claim billions. The limit is Pillow's: who needs more sets it, as for Pillow itself.
+    """
+    from PIL import Image
+
+    most = Image.MAX_IMAGE_PIXELS
+    return 0.0 if most is None else facts.width * facts.height / max(most, 1)
+
+
+def too_many_pixels(facts: _core.PictureFacts) -> Unsound:
+    """The refusal to decode an image or a mask that is beyond the limit."""
+    from PIL import Image
+
+    return Unsound(
+        "D410",
+        "has more pixels than are decoded",
+        expected=f"at most {Image.MAX_IMAGE_PIXELS:,}",
+        found=f"{facts.width:,} × {facts.height:,}",
+        do="PIL.Image.MAX_IMAGE_PIXELS = … raises the limit; or cut the picture into tiles",
+    )
+
+
 def shown_format(name: str) -> str:
     """The name of a format as people write it."""
     return "WebP" if name == "webp" else name.upper()

@@ -17,7 +17,14 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from rekord import _core
 from rekord._core import Colour, PictureFault, PictureFormat
-from rekord.codec.looking import FORMATS, Unsound, shown_format, unsound
+from rekord.codec.looking import (
+    FORMATS,
+    Unsound,
+    shown_format,
+    times_pixel_limit,
+    too_many_pixels,
+    unsound,
+)
 from rekord.codec.masks import Ids
 from rekord.codec.nested import Array
 from rekord.codec.png import inflated, samples
@@ -70,7 +77,8 @@ def opened(data: bytes, use: Callable[[Any], Result]) -> Result:
     facts = _core.look(data, False)
     if facts.fault != PictureFault.NONE or facts.format not in _READERS:
         raise _refused(facts, data, "image", None)
-    _check_size(facts)
+    if times_pixel_limit(facts) > 1:
+        raise too_many_pixels(facts)
     try:
         with _READERS[facts.format](io.BytesIO(data)) as image:
             if image.size == (facts.width, facts.height):
@@ -94,7 +102,8 @@ def mask_ids(data: bytes, ids: Ids, resize: Size | None) -> Array:
     if facts.format != PictureFormat.PNG or facts.colour not in (Colour.GREY, Colour.PALETTE):
         kind = shown_format(FORMATS[facts.format])
         raise _no_ids(f"a {kind} of colours" if facts.format == PictureFormat.PNG else f"a {kind}")
-    _check_size(facts)
+    if times_pixel_limit(facts) > 1:
+        raise too_many_pixels(facts)
     form = _core.PixelForm(facts.width, facts.height, facts.bits, 1, facts.interlaced)
     try:
         stored = samples(inflated(data, _core.png_chunks(data), form, None), form, None)
@@ -147,18 +156,6 @@ def in_mode(image: Any, mode: str) -> Any:
     if mode in ("LA", "L") and image.mode not in ("L", "LA", "P", "RGB", "RGBA"):
         image = image.convert("RGB")
     return image.convert(mode)
-
-
-def _check_size(facts: _core.PictureFacts) -> None:
-    most = Pillow.MAX_IMAGE_PIXELS  # who needs more sets it, as for Pillow itself
-    if most is not None and facts.width * facts.height > most:
-        raise Unsound(
-            "D410",
-            "has more pixels than are decoded",
-            expected=f"at most {most:,}",
-            found=f"{facts.width:,} × {facts.height:,}",
-            do="PIL.Image.MAX_IMAGE_PIXELS = … raises the limit; or cut the picture into tiles",
-        )
 
 
 def _refused(facts: _core.PictureFacts, data: bytes, what: str, failure: Exception | None) -> Unsound:

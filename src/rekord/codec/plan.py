@@ -81,6 +81,11 @@ class CodecPlan:
     inferred: bool
 
     @property
+    def is_payload(self) -> bool:
+        """Whether payloads are taken as they are, without a look inside."""
+        return self.schema.kind == "bytes"
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The wanted columns, in the schema's order."""
         groups = (self.context,) if self.steps is None else (self.context, self.steps)

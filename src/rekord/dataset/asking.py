@@ -150,7 +150,7 @@ class Asked(Numbered):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The rows one by one, in order."""
-        batches, before = self.batches(_FILTERED_ROWS), 0
+        batches, before = iter(self.batches(_FILTERED_ROWS)), 0
         for batch in batches:
             names = list(batch)
             rows = len(batch[names[0]]) if names else batches.consumed - before
@@ -171,7 +171,7 @@ class Asked(Numbered):
                 do="filter(lambda row: row['label'] == 1, columns=['label'])",
             )
         kept: list[int] = []
-        batches, first = self.batches(_FILTERED_ROWS, columns=columns), 0
+        batches, first = iter(self.batches(_FILTERED_ROWS, columns=columns)), 0
         for batch in batches:
             names, rows = list(batch), batches.consumed - first
             if names and len(batch[names[0]]) != rows:

@@ -1,26 +1,26 @@
-"""`split.batches(…)`: an iterator over decoded batches, in any order, that can be saved and gone on with."""
+"""`split.batches(…)`: decoded batches, in any order, with a state that can be saved and resumed."""
 
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from itertools import islice
+from typing import TypeAlias
 
 from rekord.codec.columns import Column
 from rekord.codec.plan import CodecPlan
+from rekord.dataset.background import OrderedWork
 from rekord.dataset.decoding import (
-    WORKERS,
+    THREADS,
     Begin,
-    decode_inline,
-    decode_threaded,
-    end_workers,
+    InlineBatches,
+    ThreadedBatches,
     new_pool,
     sensible,
 )
 from rekord.dataset.indexed import IndexedDecoder
+from rekord.dataset.loader import Loader, Reading
 from rekord.dataset.order import Ids
 from rekord.dataset.recipes import Recipe
 from rekord.dataset.shards import Shards
@@ -56,6 +56,7 @@ class Request:
     threads: int = 1
     worker: int = 0  # of a framework's loader, which takes every `workers`-th step
     workers: int = 1
+    delivered: int = 0  # steps of this worker that are left out, because they were delivered before
 
     def decoding(self) -> tuple[CodecPlan, Callable[[Batch], Batch] | None]:
         """The plan that records are decoded by, and what may refuse a row of what it gives."""
@@ -73,152 +74,74 @@ class Request:
         """The steps from a position on."""
         return Steps(self.recipe.size, self.batch_size, self.rank, self.world, self.remainder, consumed)
 
+    def state(self, epoch: int, consumed: int) -> State:
+        """The state at a position of an epoch."""
+        return State(self.dataset(), self.split, self.recipe.to_dict(), epoch, consumed)
 
-def state_at(request: Request, epoch: int, consumed: int) -> State:
-    """The state at a place of what is asked for."""
-    return State(request.dataset(), request.split, request.recipe.to_dict(), epoch, consumed)
-
-
-def going_on(request: Request, state: State) -> Request:
-    """The same request for who goes on from a state; a UsageError where it is one of something else."""
-    request = replace(request, recipe=request.recipe.going_on(state.order))
-    state.check_fits(state_at(request, 0, 0))
-    return request
+    def resume(self, state: State) -> Request:
+        """The same request, to resume from a state; a UsageError where it is the state of something else."""
+        request = replace(self, recipe=self.recipe.going_on(state.order))
+        state.check_fits(request.state(0, 0))
+        return request
 
 
-class Batches(Iterator[Batch]):
-    """Batches of a split, `{column: values}` each.
+class Batches(Loader[Batch]):
+    """Batches of a split, `{column: values}` each: an iterable in which every `iter()` is a whole epoch.
 
-    It is its own iterator, for one consumer. Threads start at the first `next()`. After the last batch `next()`
-    keeps raising StopIteration; the next `iter()` begins the next epoch. `state_dict()` says where it is, and
-    `load_state_dict()` goes on from there, with any rank, world, batch size, columns and threads.
+    The first is `epoch`, then the next one each time, whether or not the last was finished. After
+    `load_state_dict()` the next `iter()` resumes there, with any rank, world, batch size, columns and threads.
     """
 
-    def __init__(self, request: Request) -> None:
-        self._request = request
-        self._epoch = request.epoch
-        self._consumed = 0
-        self._begun_at = 0  # what was consumed when this epoch was begun or gone on with
-        self._running: Iterator[tuple[Batch, int]] | None = None
-        self._process: int | None = None
-        self._exhausted = False
+    def _read(self, request: Request, epoch: int, consumed: int) -> Reading[Batch]:
+        return read_batches(request, epoch, consumed)
 
-    @property
-    def epoch(self) -> int:
-        """The epoch that is being delivered, or was last."""
-        return self._epoch
 
-    @property
-    def consumed(self) -> int:
-        """How many positions of the epoch are delivered, over all ranks."""
-        return self._consumed
+def read_batches(request: Request, epoch: int, consumed: int) -> Reading[Batch]:
+    """The batches of an epoch from a position on."""
+    if request.streams:
+        return _Streamed(request, consumed)
+    return _Indexed(request, epoch, consumed)
 
-    @property
-    def padded(self) -> int:
-        """How many records of an epoch, over all ranks, come a second time, with remainder="pad"."""
-        return self._request.steps(self._begun_at).padded
 
-    def __len__(self) -> int:
-        """How many batches this rank has in an epoch, from where it began."""
-        return len(self._request.steps(self._begun_at))
+class _Streamed:
+    """The batches of all files in order, from a record on."""
 
-    def __iter__(self) -> Batches:
-        if self._exhausted:
-            self._epoch += 1
-            self._consumed = self._begun_at = 0
-            self._running, self._exhausted = None, False
-        return self
+    def __init__(self, request: Request, consumed: int) -> None:
+        plan, pictures = request.decoding()
+        begin = _after(request.shards, consumed)
 
-    def __next__(self) -> Batch:
-        if self._exhausted:
-            raise StopIteration
-        if self._running is None:
-            self._process = os.getpid()
-            self._running = self._start()
-        elif self._process != os.getpid():
-            raise error(
-                "U607",
-                expected=f"process {self._process}, which began to iterate",
-                found=f"process {os.getpid()}, forked from it",
-                do="make the iterator in the process that uses it: a Dataset or Split can be handed over",
+        def finished(batch: Batch, rows: int) -> tuple[Batch, int]:
+            return (request.finish(batch) if request.finish else batch), rows
+
+        self._made: InlineBatches[tuple[Batch, int]] | ThreadedBatches[tuple[Batch, int]]
+        if request.threads == 1 and request.prefetch == 0:
+            self._made = InlineBatches(
+                request.shards, plan, request.batch_size, after=finished, pictures=pictures, begin=begin
             )
-        try:
-            batch, self._consumed = next(self._running)
-            return batch
-        except BaseException:
-            # At the end, and after a failure too: what has failed does not go on.
-            self._exhausted = True
-            raise
+        else:
+            self._made = ThreadedBatches(
+                request.shards,
+                plan,
+                request.batch_size,
+                after=finished,
+                pictures=pictures,
+                threads=request.threads,
+                prefetch=request.prefetch,
+                begin=begin,
+            )
+        self._full = request.batch_size if request.remainder == "drop" else 0
+        self._consumed = consumed
 
-    def state_dict(self) -> dict[str, Any]:
-        """Where this is: a few numbers, fit for JSON. At a synchronous step it is the same on all ranks."""
-        return self._state().to_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; a UsageError where it is one of another dataset, split or order."""
-        loaded = State.from_dict(state)
-        request = going_on(self._request, loaded)
-        self.close()
-        self._request = request
-        self._running, self._exhausted = None, False
-        self._epoch = loaded.epoch
-        self._consumed = self._begun_at = loaded.consumed
+    def __next__(self) -> tuple[Batch, int]:
+        batch, rows = next(self._made)
+        if rows < self._full:
+            raise StopIteration
+        self._consumed += rows
+        return batch, self._consumed
 
     def close(self) -> None:
-        """Stop early: files are closed and threads ended. Leaving the loop and the iterator behind does the same."""
-        running, self._running, self._exhausted = self._running, None, True
-        if running is not None and self._process == os.getpid():
-            running.close()  # type: ignore[attr-defined]
-
-    def __reduce__(self) -> Any:
-        raise error(
-            "U607",
-            "an iterator over batches cannot be pickled",
-            expected="a Dataset or a Split, which can be handed to another process",
-            found="a running iterator",
-            do="send the Split, and call .batches(…) there; state_dict() can be sent too",
-        )
-
-    def _state(self) -> State:
-        return state_at(self._request, self._epoch, self._consumed)
-
-    def _start(self) -> Iterator[tuple[Batch, int]]:
-        if self._request.streams:
-            return _streamed(self._request, self._consumed)
-        return _indexed(self._request, self._epoch, self._consumed)
-
-
-def _streamed(request: Request, consumed: int) -> Iterator[tuple[Batch, int]]:
-    """The batches of all files in order, from a record on, and how many records are delivered after each."""
-    plan, pictures = request.decoding()
-    begin = _after(request.shards, consumed)
-
-    def finished(batch: Batch, rows: int) -> tuple[Batch, int]:
-        return (request.finish(batch) if request.finish else batch), rows
-
-    if request.threads == 1 and request.prefetch == 0:
-        made = decode_inline(
-            request.shards, plan, request.batch_size, after=finished, pictures=pictures, begin=begin
-        )
-    else:
-        made = decode_threaded(
-            request.shards,
-            plan,
-            request.batch_size,
-            after=finished,
-            pictures=pictures,
-            threads=request.threads,
-            prefetch=request.prefetch,
-            begin=begin,
-        )
-    try:
-        for *ready, rows in made:
-            if request.remainder == "drop" and rows < request.batch_size:
-                return
-            consumed += rows
-            yield ready.pop(), consumed  # nothing here holds on to a batch
-    finally:
-        made.close()  # type: ignore[attr-defined]
+        """End the threads, and close the file."""
+        self._made.close()
 
 
 def _after(shards: Shards, consumed: int) -> Begin:
@@ -231,49 +154,44 @@ def _after(shards: Shards, consumed: int) -> Begin:
     return done, consumed - int(shards.starts[done])
 
 
-def _indexed(request: Request, epoch: int, consumed: int) -> Iterator[tuple[Batch, int]]:
-    """The batches of this rank's steps from a position on, and how many positions are delivered after each."""
-    plan, pictures = request.decoding()
-    pool = new_pool()
-    steps = request.steps(consumed)
-    idle: list[IndexedDecoder] = []
+class _Indexed:
+    """The batches of this rank's steps from a position on."""
 
-    def made(step: int) -> Batch:
-        ids: Ids = request.recipe.records(epoch, steps.positions(step))
-        try:
-            decoder = idle.pop()
-        except IndexError:
-            decoder = IndexedDecoder(request.shards, plan, pool, pictures)
-        batch = decoder.decode(ids)
-        idle.append(decoder)  # not after a failure: it may hold half a batch
-        return request.finish(batch) if request.finish else batch
+    def __init__(self, request: Request, epoch: int, consumed: int) -> None:
+        plan, pictures = request.decoding()
+        pool = new_pool()
+        steps = request.steps(consumed)
+        own = islice(steps.of_worker(request.worker, request.workers), request.delivered, None)
+        idle: list[IndexedDecoder] = []
 
-    own = steps.of_worker(request.worker, request.workers)
-    if request.threads == 1 and request.prefetch == 0:
-        for step in own:
-            yield made(step), steps.consumed_after(step)
-        return
-    process = os.getpid()
-    count, ahead = sensible(request.threads, request.prefetch)
-    threads = ThreadPoolExecutor(count, thread_name_prefix=WORKERS)
-    waiting: deque[tuple[int, Future[Batch]]] = deque()
-    try:
-        while True:
-            while len(waiting) < ahead:
-                coming = next(own, None)
-                if coming is None:
-                    break
-                waiting.append((coming, threads.submit(made, coming)))
-            if not waiting:
-                return
-            step = waiting[0][0]
-            yield waiting.popleft()[1].result(), steps.consumed_after(step)  # nothing here holds on to it
-    finally:
-        # In a forked child there are no threads, and their locks are as they were: hands off.
-        if os.getpid() == process:
-            for _, future in waiting:
-                future.cancel()
-            end_workers(threads)
+        def decode(step: int) -> tuple[Batch, int]:
+            ids: Ids = request.recipe.records(epoch, steps.positions(step))
+            try:
+                decoder = idle.pop()
+            except IndexError:
+                decoder = IndexedDecoder(request.shards, plan, pool, pictures)
+            batch = decoder.decode(ids)
+            idle.append(decoder)  # not after a failure: it may hold half a batch
+            return (request.finish(batch) if request.finish else batch), steps.consumed_after(step)
+
+        self._own = own
+        self._decode = decode
+        self._work: OrderedWork[int, tuple[Batch, int]] | None = None
+        if request.threads > 1 or request.prefetch > 0:
+            threads, ahead = sensible(request.threads, request.prefetch)
+            self._work = OrderedWork(
+                lambda: next(own, None), decode, threads=threads, ahead=ahead, name=THREADS
+            )
+
+    def __next__(self) -> tuple[Batch, int]:
+        if self._work is not None:
+            return next(self._work)
+        return self._decode(next(self._own))
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._work is not None:
+            self._work.close()
 
 
 def usual_threads() -> int:
@@ -282,9 +200,9 @@ def usual_threads() -> int:
     return min(cores, _MOST_USUAL_THREADS)
 
 
-def of_worker(request: Request, worker: int, workers: int) -> Request:
+def of_worker(request: Request, worker: int, workers: int, delivered: int = 0) -> Request:
     """The same request for one of a framework's loader workers: every `workers`-th step, on one thread."""
-    return replace(request, worker=worker, workers=workers, threads=1)
+    return replace(request, worker=worker, workers=workers, delivered=delivered, threads=1)
 
 
 def checked_count(name: str, value: object, *, least: int) -> int:

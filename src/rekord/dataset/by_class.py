@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rekord.codec.arrow import column_to_arrow
+from rekord.dataset.index import CHUNK_RECORDS
 from rekord.dataset.lazy_schema import LazySchema
 from rekord.dataset.order import Ids
 from rekord.dataset.selection import Selection, all_numbers, numbers_at
-from rekord.dataset.shard_index import shard_index
+from rekord.dataset.shard_index import index_mismatch
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
@@ -113,7 +113,7 @@ class ByClass:
             columns = _index_columns(self.shards, self.by)
             if columns is None and self.ids is not None:
                 return _coded(self._read(self.ids))
-            found = _coded(iter(columns) if columns is not None else self._read(None))
+            found = _coded(columns if columns is not None else self._read(None))
             kept[self.by] = found, columns is not None
         found, self._from_index = kept[self.by]
         return found if self.ids is None else found.of(all_numbers(self.ids))
@@ -160,35 +160,33 @@ _kept: WeakKeyDictionary[Shards, dict[str, tuple[Coded, bool]]] = WeakKeyDiction
 def indexed_counts(shards: Shards, by: str) -> dict[int, int] | None:
     """The records of each class of a Label as the indexes of all shards say; None where one does not."""
     counts: dict[int, int] = {}
-    for path, records in zip(shards.paths, shards.counts, strict=True):
+    for shard, records in enumerate(shards.counts.tolist()):
         if not records:
             continue
-        found = _told(path).get("classes", {}).get(by)
-        if not isinstance(found, Mapping) or sum(found.values()) != records:
+        found = shards.index(shard).classes.get(by)
+        if found is None or sum(found.values()) != records:
             return None  # some records have no class: which ones is worth a look
         for name, count in found.items():
             counts[int(name)] = counts.get(int(name), 0) + count
     return counts
 
 
-def _told(path: str) -> dict[str, Any]:
-    table = shard_index(path).table
-    metadata = None if table is None else table.schema.metadata
-    told = msgspec.json.decode(metadata[b"rekord"]) if metadata and b"rekord" in metadata else {}
-    return told if isinstance(told, dict) else {}
+def _index_columns(shards: Shards, by: str) -> Iterator[Any] | None:
+    """The column of each shard, chunk by chunk, where the indexes of all of them have it."""
+    # An index without records has no columns, since nothing says their types.
+    used = [shard for shard, records in enumerate(shards.counts.tolist()) if records]
+    if not all(shards.index(shard).has_columns([by]) for shard in used):
+        return None
+    return _chunks(shards, used, by)
 
 
-def _index_columns(shards: Shards, by: str) -> list[Any] | None:
-    """The column of each shard, where the indexes of all of them have it."""
-    columns: list[Any] = []
-    for path, records in zip(shards.paths, shards.counts, strict=True):
-        if not records:
-            continue  # its index has no columns, since nothing says their types
-        table = shard_index(path).table
-        if by == "offset" or table is None or by not in table.column_names or table.num_rows != records:
-            return None
-        columns += table[by].chunks
-    return columns
+def _chunks(shards: Shards, used: Sequence[int], by: str) -> Iterator[Any]:
+    for shard in used:
+        index = shards.index(shard)
+        for number in range(-(-len(index) // CHUNK_RECORDS)):
+            if not index.keeps([by]):  # of another index than before
+                raise index_mismatch(index.path, f"`{by}` in the index, as before", "an index without it")
+            yield index.columns(number, [by]).column(0)
 
 
 def _coded(arrays: Iterator[Any]) -> Coded:

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from rekord.dataset.infer import Kind
+import numpy as np
+
+from rekord.dataset.compact_manifest import CompactManifest, CompactSplit, ListedSplit, compact_manifest
+from rekord.dataset.index import Stamp
+from rekord.dataset.infer import WHOLE_PAYLOAD, Kind, check_kind
 from rekord.dataset.lazy_schema import LazySchema
-from rekord.dataset.manifest import SplitPart, check_shard, manifest_path, read_manifest
+from rekord.dataset.manifest import check_shard, manifest_path
 from rekord.dataset.names import check_complete, splits_of
 from rekord.dataset.read import PathLike, record_files
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.dataset.tfds_splits import tfds_listing
 from rekord.errors import error, located
-from rekord.schema import Schema
+from rekord.schema import Payload, Schema
+from rekord.schema.schema import KIND_NAMES
 from rekord.schema.tfds import INFO_NAME, read_tfds_folder
-from rekord.storage.anywhere import ANYWHERE, each, kind_of
-from rekord.storage.files import Stat
+from rekord.storage.anywhere import each, kind_of
 from rekord.storage.remote import is_remote
 
 if TYPE_CHECKING:
     from rekord.transforms.chain import Chain
+
+CHECKED_AT_ONCE = 1024
+"""Up to so many shards of a split are compared with the manifest when a dataset is opened."""
 
 
 def open(
@@ -39,12 +46,15 @@ def open(
     A folder with a manifest (`rekord.json`) is what the manifest says, one of TensorFlow Datasets what its
     `dataset_info.json` and `features.json` say. Elsewhere file names tell the splits.
     Without a schema one is inferred from the first records when it is needed (10,000 of them, or 64 MiB); `kind`
-    then says whether they are Examples or SequenceExamples, where that is not to be guessed. An incomplete set
-    of `-of-N` shards is refused unless `allow_missing`.
+    then says whether they are Examples ("example") or SequenceExamples ("sequence"), where that is not to be guessed.
+    Payloads that are neither have one column, `payload`: the bytes as they are. `kind="bytes"` takes any payloads
+    so. An incomplete set of `-of-N` shards is refused unless `allow_missing`.
     """
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema.load(schema)
     _check_kind(kind, schema)
+    if kind == "bytes" and schema is None:
+        schema = Schema({WHOLE_PAYLOAD: Payload()})
     listed = _listed(path, schema, allow_missing=allow_missing)
     if listed is None:
         listed = _listed_by_tfds(path, schema, kind, allow_missing=allow_missing)
@@ -68,55 +78,47 @@ def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Data
     folder = os.fspath(path)
     if not isinstance(folder, str) or kind_of(manifest_path(folder)) != "file":
         return None
-    before = ANYWHERE.stat(manifest_path(folder))
-    manifest = read_manifest(folder)
-    found = {
-        name: _shards(folder, name, part, allow_missing=allow_missing)
-        for name, part in manifest.splits.items()
-    }
-    if ANYWHERE.stat(manifest_path(folder)) != before:
-        # Another dataset was put in its place meanwhile: these shards may be of either.
-        return _listed(path, schema, allow_missing=allow_missing)
+    manifest = compact_manifest(folder)
     if schema is None:
         with located(path=manifest_path(folder)):
-            schema = Schema.from_dict(manifest.schema)
-    declared = LazySchema([shard for shards in found.values() for shard in shards.paths], schema, None)
-    digest = hashlib.sha256(manifest.to_json()).hexdigest()
+            schema = manifest.schema
+    declared = LazySchema((), schema, None)
     splits = [
         Split(
             name,
-            shards,
+            _shards(manifest, name, allow_missing=allow_missing),
             declared,
-            block_records=manifest.splits[name].block_records,
-            digest=digest,
+            block_records=split.block_records,
+            digest=manifest.digest,
         )
-        for name, shards in found.items()
+        for name, split in manifest.splits.items()
     ]
-    return Dataset(splits, declared, recorded=(folder, manifest.options.get("layout")))
+    return Dataset(splits, declared, recorded=(folder, manifest.layout))
 
 
-def _shards(folder: str, name: str, part: SplitPart, *, allow_missing: bool) -> Shards:
-    """The shards of a split that a manifest lists, as they are now: ones that replace them later are not read."""
-    check = partial(_present, folder, allow_missing=allow_missing)
-    listed = list(zip(part.names(name), part.shards.bytes, strict=True))
-    present = each(check, listed, remote=is_remote(folder))
-    known = [
-        (path, records, (stat.size_bytes, stat.mtime_ns, stat.identity))
-        for (path, stat), records in (
-            (one, records)
-            for one, records in zip(present, part.shards.records, strict=True)
-            if one is not None
-        )
-    ]
-    return Shards(
-        [path for path, _, _ in known],
-        [records for _, records, _ in known],
-        stamps=[stamp for _, _, stamp in known],
-    )
+def _shards(manifest: CompactManifest, name: str, *, allow_missing: bool) -> Shards:
+    """The shards of a split that a manifest lists, as they are now: ones that replace them later are not read.
+
+    Up to CHECKED_AT_ONCE files are compared with the manifest now: it is better to know at once what is missing. More
+    of them are compared when they are first used, so that opening them takes no time either.
+    """
+    folder, split = manifest.folder, manifest.splits[name]
+    listed = ListedSplit.of(manifest, name)
+    if len(split.records) > CHECKED_AT_ONCE and not allow_missing:
+        return Shards(listed=listed)
+    check = partial(_present, split, folder, allow_missing=allow_missing)
+    found = each(check, range(len(split.records)), remote=is_remote(folder))
+    listed.check_current()
+    present = [shard for shard, stamp in enumerate(found) if stamp is not None]
+    if len(present) < len(found):
+        listed = replace(listed, present=np.array(present, np.int64))
+    return Shards(listed=listed, stamps=[stamp for stamp in found if stamp is not None])
 
 
-def _present(folder: str, listed: tuple[str, int], *, allow_missing: bool) -> tuple[str, Stat] | None:
-    return check_shard(folder, *listed, allow_missing=allow_missing)
+def _present(split: CompactSplit, folder: str, shard: int, *, allow_missing: bool) -> Stamp | None:
+    """The stamp of a shard; None where it is missing and may be."""
+    there = check_shard(folder, split.file_name(shard), int(split.bytes[shard]), allow_missing=allow_missing)
+    return None if there is None else (there[1].size_bytes, there[1].mtime_ns, there[1].identity)
 
 
 def _listed_by_tfds(
@@ -217,20 +219,13 @@ class Dataset:
         return f"Dataset({', '.join(map(repr, self.splits.values()))})"
 
 
-def _check_kind(kind: object, schema: Schema | None) -> None:
-    if kind not in (None, "example", "sequence"):
-        raise error(
-            "U605",
-            f"`kind` cannot be {repr(kind)[:60]}",
-            expected='"example" or "sequence"',
-            found=repr(kind)[:60],
-            do='kind="sequence"',
-        )
-    if kind is not None and schema is not None and schema.is_sequence != (kind == "sequence"):
+def _check_kind(kind: Kind | None, schema: Schema | None) -> None:
+    check_kind(kind)
+    if kind is not None and schema is not None and schema.kind != kind:
         raise error(
             "U605",
             f"`kind` cannot be {kind!r} beside this schema",
             expected="the kind that the schema declares",
-            found=f"a schema of {'SequenceExamples' if schema.is_sequence else 'Examples'}",
+            found=f"a schema of {KIND_NAMES[schema.kind]}",
             do="leave `kind` out",
         )

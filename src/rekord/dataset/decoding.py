@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Condition, Thread, current_thread
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from rekord import _core
 from rekord.codec.assemble import assemble, cut_to
 from rekord.codec.columns import Column
 from rekord.codec.decode import new_batch, row_error
 from rekord.codec.plan import CodecPlan
+from rekord.dataset.background import OrderedWork
 from rekord.dataset.read import explain, open_frames, open_slabs
 from rekord.dataset.shards import Shards
 from rekord.errors import RekordError
@@ -34,7 +32,7 @@ Begin: TypeAlias = "tuple[int, int]"
 """The first shard that is read, and how many of its records are hopped over."""
 
 FRONT: Begin = (0, 0)
-WORKERS = "rekord-decode"
+THREADS = "rekord-decode"
 """What the names of threads that decode begin with."""
 
 _IDLE_BYTES = 256 << 20
@@ -47,8 +45,8 @@ def new_pool() -> _core.Pool:
 
 _MOST_THREADS = 256
 _MOST_PREFETCH = 4096
-_MOST_BATCHES_A_TURN = 4
-_TURN_BYTES = 2 << 20
+_MOST_BATCHES_AT_ONCE = 4
+_AT_ONCE_BYTES = 2 << 20
 """Waking a thread costs as much as decoding some hundred records, so small batches go several at a time."""
 
 
@@ -76,11 +74,12 @@ class _Files:
         self._pool = pool
         self._reuse = reuse
         self._reader: SlabReader | None = None
+        self._is_closed = False
 
     def next(self, most_frames: int) -> Piece | None:
         while True:
             if self._reader is None:
-                if self._next >= len(self._shards.paths):
+                if self._is_closed or self._next >= len(self._shards.paths):
                     return None
                 self._shards.check_unchanged(self._next)
                 self._reader = open_slabs(self._shards.paths[self._next], self._pool, reuse=self._reuse)
@@ -99,7 +98,7 @@ class _Files:
                 self._shards.check_read(self._next - 1, records)
 
     def close(self) -> None:
-        self._next = len(self._shards.paths)
+        self._is_closed = True
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -216,100 +215,115 @@ def _offset_of(path: str, record: int, segment: Segment) -> int | None:
     return None
 
 
-def decode_inline(
-    shards: Shards,
-    plan: CodecPlan,
-    batch_size: int,
-    *,
-    after: After[Made],
-    pictures: Pictures = None,
-    begin: Begin = FRONT,
-) -> Iterator[Made]:
+class InlineBatches(Generic[Made]):
     """What `after` makes of each batch, read and decoded by the caller's thread when it asks for it."""
-    pool = new_pool()
-    files = _Files(shards, pool, reuse=True, begin=begin)
-    decoder = _Decoder(plan, pool, pictures)
-    try:
+
+    def __init__(
+        self,
+        shards: Shards,
+        plan: CodecPlan,
+        batch_size: int,
+        *,
+        after: After[Made],
+        pictures: Pictures = None,
+        begin: Begin = FRONT,
+    ) -> None:
+        pool = new_pool()
+        self._files = _Files(shards, pool, reuse=True, begin=begin)
+        self._decoder = _Decoder(plan, pool, pictures)
+        self._batch_size = batch_size
+        self._after = after
+        self._failure: RekordError | None = None
+        self._ended = False
+
+    def __next__(self) -> Made:
+        if not self._ended:
+            ready = self._next()
+            if ready:
+                return self._after(*ready.pop())
+        if self._failure is not None:
+            raise self._failure
+        raise StopIteration
+
+    def close(self) -> None:
+        """Close the file."""
+        self._ended = True
+        self._files.close()
+
+    def _next(self) -> list[Taken]:
+        """The next batch. Everything before damage comes before the failure is raised."""
         while True:
+            piece = None
             try:
-                piece = files.next(batch_size - decoder.rows)
+                piece = self._files.next(self._batch_size - self._decoder.rows)
                 if piece is not None:
-                    decoder.add(piece)
+                    self._decoder.add(piece)
             except RekordError as met:
-                failure: RekordError | None = met
-            else:
-                failure = None
-            if failure is not None or piece is None or decoder.rows == batch_size:
-                # Everything before the damage is given before it is raised. Nothing here holds on to a batch.
-                ready, earlier = decoder.take()
-                while ready:
-                    yield after(*ready.pop())
-                failure = earlier or failure
-                if failure is not None:
-                    raise failure from None
-                if piece is None:
-                    return
-    finally:
-        files.close()
+                self._failure = met
+            if self._failure is not None or piece is None or self._decoder.rows == self._batch_size:
+                ready, earlier = self._decoder.take()
+                self._failure = earlier or self._failure
+                self._ended = self._failure is not None or piece is None
+                return ready
 
 
-def decode_threaded(
-    shards: Shards,
-    plan: CodecPlan,
-    batch_size: int,
-    *,
-    after: After[Made],
-    pictures: Pictures = None,
-    threads: int,
-    prefetch: int,
-    begin: Begin = FRONT,
-) -> Iterator[Made]:
+class ThreadedBatches(Generic[Made]):
     """The same, read, decoded and made ahead of the caller.
 
-    Whoever's turn it is reads the frames of the next batch; verifying and decoding, which is most of the work,
+    One thread at a time reads the frames of the next batch; verifying and decoding, which is most of the work,
     goes on side by side.
     """
-    threads, turns_ahead = sensible(threads, prefetch)
-    pool = new_pool()
-    process = os.getpid()
-    source = _Turns(_Files(shards, pool, reuse=False, begin=begin), batch_size)
-    idle: list[_Decoder] = []
-    waiting: deque[Future[list[Made | RekordError]]] = deque()
-    workers = ThreadPoolExecutor(threads, thread_name_prefix=WORKERS)
 
-    def work(turn: int) -> list[Made | RekordError]:
-        jobs = source.pull(turn)
-        try:
-            decoder = idle.pop()
-        except IndexError:
-            decoder = _Decoder(plan, pool, pictures)
-        decoded = [result for job in jobs for result in _decode_job(decoder, job)]
-        # Not after a failure of ours, such as a lack of memory: it may hold half a batch.
-        idle.append(decoder)
-        return [each if isinstance(each, RekordError) else after(*each) for each in decoded]
+    def __init__(
+        self,
+        shards: Shards,
+        plan: CodecPlan,
+        batch_size: int,
+        *,
+        after: After[Made],
+        pictures: Pictures = None,
+        threads: int,
+        prefetch: int,
+        begin: Begin = FRONT,
+    ) -> None:
+        pool = new_pool()
+        files = _Files(shards, pool, reuse=False, begin=begin)
+        idle: list[_Decoder] = []
 
-    try:
-        turn = 0
-        while True:
-            while len(waiting) < turns_ahead:
-                waiting.append(workers.submit(work, turn))
-                turn += 1
-            results = waiting.popleft().result()
-            if not results:
-                return
-            while results:
-                result = results.pop(0)
-                if isinstance(result, RekordError):
-                    raise result
-                yield result
-                del result
-    finally:
-        # In a forked child there are no workers, and their locks are as they were: hands off.
-        if os.getpid() == process:
-            source.stop()
-            for future in waiting:
-                future.cancel()
-            end_workers(workers, source.close)
+        def decode(jobs: list[Job]) -> deque[Made | RekordError]:
+            try:
+                decoder = idle.pop()
+            except IndexError:
+                decoder = _Decoder(plan, pool, pictures)
+            decoded = [result for job in jobs for result in _decode_job(decoder, job)]
+            # Not after a failure of ours, such as a lack of memory: it may hold half a batch.
+            idle.append(decoder)
+            return deque([each if isinstance(each, RekordError) else after(*each) for each in decoded])
+
+        count, ahead = sensible(threads, prefetch)
+        self._work: OrderedWork[list[Job], deque[Made | RekordError]] = OrderedWork(
+            _Jobs(files, batch_size).take,
+            decode,
+            threads=count,
+            ahead=ahead,
+            name=THREADS,
+            on_end=files.close,
+        )
+        self._ready: deque[Any] = deque()
+
+    def __next__(self) -> Made:
+        while not self._ready:
+            self._ready = next(self._work)
+        result = self._ready.popleft()
+        if isinstance(result, RekordError):
+            raise result
+        made: Made = result
+        return made
+
+    def close(self) -> None:
+        """End the threads, and wait for them."""
+        self._ready.clear()
+        self._work.close()
 
 
 def sensible(threads: int, prefetch: int) -> tuple[int, int]:
@@ -319,24 +333,6 @@ def sensible(threads: int, prefetch: int) -> tuple[int, int]:
     """
     threads = min(threads, _MOST_THREADS)
     return threads, threads + min(prefetch, _MOST_PREFETCH)
-
-
-def end_workers(workers: ThreadPoolExecutor, then: Callable[[], None] | None = None) -> None:
-    """Wait until these threads have ended, and do what comes `then`.
-
-    An iterator that was left behind in a cycle is collected by whichever thread happens to do it: where that is one
-    of these, which cannot wait for itself, another one waits.
-    """
-
-    def end() -> None:
-        workers.shutdown(wait=True)
-        if then is not None:
-            then()
-
-    if current_thread().name.startswith(WORKERS):
-        Thread(target=end, name="rekord-end").start()
-    else:
-        end()
 
 
 def _decode_job(decoder: _Decoder, job: Job) -> list[Taken | RekordError]:
@@ -353,30 +349,22 @@ def _decode_job(decoder: _Decoder, job: Job) -> list[Taken | RekordError]:
     return [*ready, failure] if failure is not None else [*ready]
 
 
-class _Turns:
-    """Hands out the frames of batch after batch, in order, to whichever thread has the turn."""
+class _Jobs:
+    """The frames of batch after batch, in order, for one thread at a time."""
 
     def __init__(self, files: _Files, batch_size: int) -> None:
         self._files = files
         self._batch_size = batch_size
-        self._turn = 0
-        self._changed = Condition()
         self._ended = False
 
-    def pull(self, turn: int) -> list[Job]:
-        """The next batch, or a few where they are small; none at the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._turn == turn or self._ended)
-            jobs: list[Job] = []
-            n_bytes = 0
-            try:
-                while not self._ended and len(jobs) < _MOST_BATCHES_A_TURN and n_bytes < _TURN_BYTES:
-                    jobs.append(self._next())
-                    n_bytes += sum(piece.segment.end - piece.segment.begin for piece in jobs[-1].pieces)
-                return jobs
-            finally:
-                self._turn += 1
-                self._changed.notify_all()
+    def take(self) -> list[Job] | None:
+        """The next batch, or a few where they are small; None at the end."""
+        jobs: list[Job] = []
+        n_bytes = 0
+        while not self._ended and len(jobs) < _MOST_BATCHES_AT_ONCE and n_bytes < _AT_ONCE_BYTES:
+            jobs.append(self._next())
+            n_bytes += sum(piece.segment.end - piece.segment.begin for piece in jobs[-1].pieces)
+        return jobs or None
 
     def _next(self) -> Job:
         job = Job([])
@@ -393,11 +381,3 @@ class _Turns:
             job.failure = failure
             self._ended = True
         return job
-
-    def stop(self) -> None:
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        self._files.close()

@@ -5,13 +5,18 @@
 
     count         then begin, end and payload size of each record, all of eight bytes, little-endian
 
-They say where the frames of an uncompressed file begin, and are believed only where the file agrees.
+They say where the frames of an uncompressed file begin, and are believed only where the file agrees. The tools write
+theirs next to the file; rekord writes them into a folder of their own, where no `train-*` takes them for records:
+
+    data/train-00000-of-00004.tfrecord
+    data/index-dali/train-00000-of-00004.tfrecord.idx
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +24,15 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord.dataset.index import Offsets, compact
+from rekord.storage.remote import is_remote
 
 TEXT_SUFFIX = {"dali": ".idx", "vahidk": ".tfindex"}
 _EXTENSION = re.compile(r"\.(tfrecords?|records?|tfrecs?|tfr)$", re.IGNORECASE)
 _MOST_LINE_BYTES = 42  # two numbers of 20 digits, a blank and an end
 _FRAMING_BYTES = 16
 _LINES_A_CHUNK = 1 << 20
+_MOST_FOLDERS_UP = 2
+"""How far up an index folder is looked for: `data/index-dali` holds the indexes of `data/a/b/x.tfrecord` too."""
 
 
 def index_name(path: str, tool: str) -> str:
@@ -33,15 +41,41 @@ def index_name(path: str, tool: str) -> str:
     return (_EXTENSION.sub("", path) if tool == "vahidk" else path) + TEXT_SUFFIX[tool]
 
 
+def index_folder(root: str, tool: str) -> str:
+    """The folder for the index files of a tool, in the folder `root` that its record files are in."""
+    return os.path.join(root, f"index-{tool}")
+
+
+def index_root(path: str, files: Sequence[str]) -> str:
+    """The folder that gets the index folder: `path` itself, or the one that its file or all its files are in."""
+    if os.path.isdir(path):
+        return path
+    common = os.path.commonpath([os.path.dirname(file) for file in files])
+    return common.replace(":/", "://", 1) if is_remote(path) else common
+
+
+def index_place(root: str, path: str, tool: str) -> str:
+    """Where the index of a record file below `root` is: `root/index-dali/train/x.tfrecord.idx`."""
+    return os.path.join(index_folder(root, tool), os.path.relpath(index_name(path, tool), root or "."))
+
+
 def beside(path: str, size_bytes: int) -> Offsets | None:
-    """What an index file beside a file says, where that covers the file from its first byte to its last."""
-    stem = _EXTENSION.sub("", path)
-    places = (f"{stem}.tfindex", f"{path}.tfindex", f"{path}.idx", f"{stem}.idx")
-    for place in dict.fromkeys(places):
+    """What an index file says that lies next to a file or in an index folder, where that covers the whole file."""
+    for place in dict.fromkeys(_places(path)):
         found = read_index(place, size_bytes)
         if found is not None:
             return found
     return None
+
+
+def _places(path: str) -> Iterator[str]:
+    """Where an index of a file may be: next to it, as the tools write it, or in an index folder."""
+    stem = _EXTENSION.sub("", path)
+    yield from (f"{stem}.tfindex", f"{path}.tfindex", f"{path}.idx", f"{stem}.idx")
+    root = os.path.dirname(os.path.abspath(path))
+    for _ in range(1 + _MOST_FOLDERS_UP):
+        yield from (index_place(root, os.path.abspath(path), tool) for tool in TEXT_SUFFIX)
+        root = os.path.dirname(root)
 
 
 def read_index(place: str, size_bytes: int) -> Offsets | None:

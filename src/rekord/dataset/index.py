@@ -1,46 +1,115 @@
 """The index of a shard: where each record begins, its labels, and where readers can enter.
 
-`OUT/.rekord/index/<shard>.arrow` is an Arrow file that is mapped, not read. It has a line for each record:
+`OUT/.rekord/index/<shard>.arrow` is an Arrow file with a record batch for every 65,536 records, a chunk:
+
+    "ARROW1" 0 0 | schema | chunk 0 | chunk 1 | … | end | checksums | footer | footer size | "ARROW1"
+                                                          │
+                 "rkindex2" | count | crc32c of the rest | crc32c of chunk 0 | … | 0 0 0 0 | crc32c of these
 
     offset         of the frame's first byte, in the decompressed stream (uint32 below 4 GiB)
     <column>       for each column that the index keeps
-    order:<label>  for each Label column: the numbers of the records, sorted by class
+    order:<label>  for each Label column: the numbers of the records in the shard, sorted by class
 
-and says in its metadata how many records each class has, the flush points of a compressed shard, and a checksum of
-the offsets. An index of somebody else's file has the offsets alone, and says of which file, by its size and time.
+Its metadata says which shard it was made of, how many records each class has, and the flush points of a compressed
+shard. The manifest holds the same checksums, and only those count for a shard that it lists. An index of somebody
+else's file has the offsets alone, says of which file by its size and time, and is verified by its own checksums.
+
+An index is hostile like any file. It is read, never mapped; the positions of its chunks are found by a few bounded
+steps; nothing is given to Arrow before its checksum was compared, nor with compressed buffers, nor of a type that no
+index has. A chunk is verified whenever it is read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import stat as modes
+import struct
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
-from rekord.dataset.manifest import FOLDER
-from rekord.errors import RekordError
+from rekord.dataset.manifest import FOLDER, Count
 from rekord.records.compress import FlushPoint
-from rekord.schema import Label, Schema
-from rekord.storage.anywhere import ANYWHERE
-from rekord.storage.remote import is_remote
+from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Mask, Schema, Text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
 Offsets = npt.NDArray[Any]
 """Where frames begin, as uint32 or uint64."""
 
-_OURS = ("offset",)
+Stamp: TypeAlias = "tuple[int, int, tuple[int, int]]"
+"""The size of a file in bytes, the time of its last change, and which file it is."""
+
+_OFFSET = "offset"
 _ORDER = "order:"
 """Names of the index itself: a column of that name is not kept, and is read from the records where it is needed."""
 
+CHUNK_RECORDS = 1 << 16
+CHUNK_CACHE_BYTES = 64 << 20
+
 BLOCK_BYTES = 8 << 20
 """About how many bytes of records lie between two places that the block list names."""
+
+_MAGIC = b"ARROW1"
+_TAIL = struct.Struct("<i6s")
+_OWN_MAGIC = b"rkindex2"
+_MOST_CHUNK_BYTES = 1 << 30
+_MOST_REST_BYTES = 1 << 20
+_FRAMING_BYTES = 16
+_BLOCK_RECORDS = 1 << 10
+_FEW_PLACES = 32
+"""Where more records of a chunk are needed than these, all of it is read."""
+
+
+class IndexFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the metadata of an index file says."""
+
+    records: Count
+    shard: str | None = None  # the digest of the shard that it was made of
+    classes: dict[str, dict[str, Count]] = {}
+    flush_points: list[tuple[Count, Count]] | None = None  # None: nobody knows where reading could begin
+    file_bytes: Count | None = None
+    mtime_ns: int = 0
+    compression: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class MadeIndex:
+    """The bytes of an index, and what is said of it elsewhere."""
+
+    data: bytes
+    checksums: list[int]
+    classes: dict[str, dict[str, int]]
+    blocks: list[tuple[int, int]]  # record and offset at about every 8 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What is known of an index before it is read; what is None is not known.
+
+    `most_bytes` is the length of the shard's stream, or a bound for it: texts of an index are texts of the records.
+    """
+
+    most_bytes: int
+    records: int | None = None
+    checksums: Sequence[int] | None = None
+    digest: str | None = None
+    features: Mapping[str, Feature] | None = None
+
+
+class IndexMismatch(Exception):
+    """An index is not what it should be. Never seen by a user: something else is done, or it becomes an X547."""
 
 
 def index_file(
@@ -49,20 +118,20 @@ def index_file(
     offsets: Any,
     tables: Sequence[pa.Table],
     flush_points: Sequence[FlushPoint],
-) -> tuple[bytes, dict[str, dict[str, int]], list[list[int]]]:
-    """The bytes of a shard's index, its class counts, and [record, offset] at about every 8 MiB."""
+    digest: str,
+) -> MadeIndex:
+    """The index of a shard; `tables` have a column `index:<name>` for each of the names."""
     import pyarrow as pa
 
-    begins = compact(offsets)
-    columns: dict[str, Any] = {"offset": pa.array(begins)}
+    columns: dict[str, Any] = {_OFFSET: pa.array(compact(offsets))}
     classes: dict[str, dict[str, int]] = {}
     for name in names:
         values = _column(tables, f"index:{name}")
         if values is None:
             continue
-        if name not in _OURS and not name.startswith(_ORDER):
-            columns[name] = values
         feature = schema[name]
+        if not is_own_name(name) and _is_known(pa.field(name, values.type), {name: feature}):
+            columns[name] = values
         if isinstance(feature, Label) and not feature.shape:
             # A record without a label comes last.
             ids = values.fill_null(feature.count).to_numpy(zero_copy_only=False)
@@ -74,42 +143,41 @@ def index_file(
                 for one, count in zip(found.tolist(), counts.tolist(), strict=True)
                 if one < feature.count
             }
-    told = Told(
-        crc32c=_core.crc32c(begins),
+    facts = IndexFacts(
+        records=len(offsets),
+        shard=digest,
         classes=classes,
         flush_points=[(point.offset, point.compressed_offset) for point in flush_points],
     )
-    return _file(columns, told), classes, blocks_of(offsets)
+    data, checksums = _file(columns, facts)
+    return MadeIndex(data, checksums, classes, blocks_of(offsets))
 
 
-def offsets_file(offsets: Offsets, *, file_bytes: int, mtime_ns: int = 0, compression: str = "none") -> bytes:
+def offsets_file(
+    offsets: Offsets,
+    *,
+    file_bytes: int,
+    mtime_ns: int = 0,
+    compression: str = "none",
+    flush_points: Sequence[FlushPoint] | None = None,
+) -> bytes:
     """The bytes of an index that has nothing but offsets, and the file that it is of."""
     import pyarrow as pa
 
-    told = Told(
-        crc32c=_core.crc32c(offsets), file_bytes=file_bytes, mtime_ns=mtime_ns, compression=compression
+    points = None if flush_points is None else [(one.offset, one.compressed_offset) for one in flush_points]
+    facts = IndexFacts(
+        records=len(offsets),
+        flush_points=points,
+        file_bytes=file_bytes,
+        mtime_ns=mtime_ns,
+        compression=compression,
     )
-    return _file({"offset": pa.array(offsets)}, told)
+    return _file({_OFFSET: pa.array(offsets)}, facts)[0]
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the metadata of an index file says."""
-
-    crc32c: int  # of the offsets
-    classes: dict[str, dict[str, int]] = {}
-    flush_points: list[tuple[int, int]] | None = None  # None: nobody knows where reading could begin
-    file_bytes: int | None = None
-    mtime_ns: int = 0
-    compression: str = "none"
-
-
-@dataclass(frozen=True, eq=False)
-class IndexFile:
-    """An index file that is whole in itself; whether it fits its shard is another question."""
-
-    offsets: Offsets
-    table: pa.Table
-    told: Told
+def is_own_name(name: str) -> bool:
+    """Whether a column cannot be kept, since the index has one of that name itself."""
+    return name == _OFFSET or name.startswith(_ORDER)
 
 
 def index_path(shard: str) -> str:
@@ -118,59 +186,507 @@ def index_path(shard: str) -> str:
     return os.path.join(folder, FOLDER, "index", f"{name}.arrow")
 
 
-def read_index_file(path: str) -> IndexFile | None:
-    """An index file, mapped; None where there is none, or one that is damaged."""
-    import pyarrow as pa
-
-    try:
-        table = pa.ipc.open_file(_content(path)).read_all()
-        told = msgspec.json.decode((table.schema.metadata or {})[b"rekord"], type=Told)
-        table.validate(full=True)
-        column = table["offset"]
-        if column.null_count or column.type not in (pa.uint32(), pa.uint64()):
-            return None
-        offsets = _numbers(column.combine_chunks())
-    except (pa.ArrowException, OSError, KeyError, ValueError, RekordError):
-        # No such file, no Arrow file, metadata that is no JSON of ours, or more memory claimed than there is.
-        return None
-    return IndexFile(offsets, table, told) if _core.crc32c(offsets) == told.crc32c else None
-
-
-def _numbers(array: Any) -> Offsets:
-    """The numbers of an Arrow array without nulls. Its own way to NumPy imports pandas, which takes a while."""
-    whole = np.frombuffer(array.buffers()[1] or b"", array.type.to_pandas_dtype())
-    return whole[array.offset : array.offset + len(array)]
-
-
 def compact(offsets: Any) -> Offsets:
     """Offsets in numbers of four bytes where those are enough."""
     small = len(offsets) == 0 or int(offsets[-1]) < 1 << 32
     return np.ascontiguousarray(offsets, np.uint32 if small else np.uint64)
 
 
-def _content(path: str) -> Any:
+def blocks_of(offsets: Any) -> list[tuple[int, int]]:
+    """The first record of each stretch of BLOCK_BYTES."""
+    if len(offsets) == 0:
+        return []
+    _, firsts = np.unique(offsets // BLOCK_BYTES, return_index=True)
+    return [(int(record), int(offsets[record])) for record in firsts.tolist()]
+
+
+# Reading
+
+
+class IndexFile:
+    """An index file whose chunks are read, and verified, when they are used. Safe to share by threads."""
+
+    def __init__(
+        self,
+        path: str,
+        stamp: Stamp,
+        facts: IndexFacts,
+        schema: pa.Schema,
+        chunks: Sequence[tuple[int, int]],
+        checksums: Sequence[int],
+        *,
+        most_bytes: int,
+        columns: Sequence[str] = (),
+        content: bytes | None = None,
+    ) -> None:
+        self.path = path
+        self._most_bytes = most_bytes
+        self.stamp = stamp
+        self.facts = facts
+        self.schema = schema
+        self._chunks = chunks
+        self._checksums = checksums
+        self.columns = tuple(columns)
+        """Those that it keeps of the records, where what they should be is known."""
+        self._content = content
+        self._whole: bool | None = None
+        self._blocks: dict[int, _OffsetBlocks] = {}
+
+    @property
+    def records(self) -> int:
+        return self.facts.records
+
+    def is_whole(self) -> bool:
+        """Whether all chunks are what they should be, verified once."""
+        if self._whole is None:
+            try:
+                with _opened(self.path, self._content) as (file, _):
+                    for number in range(len(self._chunks)):
+                        if not _cache.has(self._key(number)):
+                            self._verified(file, number)
+                self._whole = True
+            except (IndexMismatch, OSError):
+                self._whole = False
+        return self._whole
+
+    def chunk(self, number: int) -> pa.RecordBatch:
+        """The records from `number * CHUNK_RECORDS` on. IndexMismatch where that is not what was written."""
+        key = self._key(number)
+        found = _cache.get(key)
+        if found is None:
+            found, size_bytes = self._read_chunk(number)
+            _cache.put(key, found, size_bytes)
+        return found
+
+    def offsets(self, number: int) -> Offsets:
+        """The offsets of a chunk, kept without its columns: random access needs those of many chunks."""
+        key = (*self._key(number), _OFFSET)
+        found: Offsets | None = _cache.get(key)
+        if found is None:
+            found = numbers_of(self._read_chunk(number)[0].column(0)).copy()
+            _cache.put(key, found, found.nbytes)
+        return found
+
+    def offsets_at(self, records: Any) -> Any:
+        """The offsets of some records, in any order.
+
+        These touch more chunks than can be kept. Of a chunk that was verified before, only the blocks are read again
+        that are needed, and compared with checksums that were made of them then.
+        """
+        out = np.empty(len(records), np.int64)
+        order = np.argsort(records)
+        ascending = records[order]
+        chunks, firsts = np.unique(ascending // CHUNK_RECORDS, return_index=True)
+        edges = [*firsts.tolist(), len(records)]
+        try:
+            with _opened(self.path, self._content) as (file, _):
+                for i, number in enumerate(chunks.tolist()):
+                    here = order[edges[i] : edges[i + 1]]
+                    places = ascending[edges[i] : edges[i + 1]] - number * CHUNK_RECORDS
+                    blocks = self._blocks.get(number)
+                    if blocks is None or len(places) > _FEW_PLACES or self._has_offsets(number):
+                        out[here] = self.offsets(number)[places]
+                    else:
+                        out[here] = blocks.read(file, places)
+        except OSError as failure:
+            raise IndexMismatch(str(failure)) from failure
+        return out
+
+    def _has_offsets(self, number: int) -> bool:
+        return _cache.has((*self._key(number), _OFFSET))
+
+    def _read_chunk(self, number: int) -> tuple[pa.RecordBatch, int]:
+        """A chunk, verified, and the bytes that it takes."""
+        try:
+            with _opened(self.path, self._content) as (file, _):
+                data = self._verified(file, number)
+        except OSError as failure:
+            raise IndexMismatch(str(failure)) from failure
+        rows = min(CHUNK_RECORDS, self.records - number * CHUNK_RECORDS)
+        batch = _record_batch(data, self.schema, rows)
+        offsets = numbers_of(batch.column(0)).astype(np.int64)
+        if int(offsets[-1]) + _FRAMING_BYTES > self._most_bytes or (np.diff(offsets) < _FRAMING_BYTES).any():
+            raise IndexMismatch("offsets of another file")
+        if number not in self._blocks:
+            self._blocks[number] = _OffsetBlocks.of(data, self._chunks[number][0], batch.column(0))
+        return batch, len(data)
+
+    def _key(self, number: int) -> tuple[Any, ...]:
+        return self.path, self.stamp, self._checksums[0], self._checksums[number + 1], number
+
+    def _verified(self, file: int | bytes, number: int) -> bytes:
+        begin, end = self._chunks[number]
+        data = _read(file, begin, end)
+        if _core.crc32c(data) != self._checksums[number + 1]:
+            raise IndexMismatch(f"another checksum of chunk {number:,}")
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class _OffsetBlocks:
+    """Where the offsets of a chunk lie in the file, and a checksum for each 1,024 of them: a byte for 256 records."""
+
+    begin: int
+    size_bytes: int
+    kind: Any
+    checksums: Any
+
+    @classmethod
+    def of(cls, data: bytes, chunk_begin: int, column: Any) -> _OffsetBlocks:
+        """Of a chunk that was verified, and its column of offsets, which lies in it as it stands."""
+        import pyarrow as pa
+
+        values = numbers_of(column)
+        begin = column.buffers()[1].address - pa.py_buffer(data).address + column.offset * values.itemsize
+        step = _BLOCK_RECORDS * values.itemsize
+        whole = values.tobytes()
+        checksums = [_core.crc32c(whole[i : i + step]) for i in range(0, len(whole), step)]
+        return cls(chunk_begin + begin, values.nbytes, values.dtype, np.array(checksums, np.uint32))
+
+    def read(self, file: int | bytes, places: Any) -> list[int]:
+        """The offsets at some places of the chunk, from blocks that are as they were."""
+        width = int(self.kind.itemsize)
+        out = []
+        current, data = -1, b""
+        for place in places.tolist():  # these ascend
+            block, inside = divmod(place, _BLOCK_RECORDS)
+            if block != current:
+                begin = self.begin + block * _BLOCK_RECORDS * width
+                end = min(begin + _BLOCK_RECORDS * width, self.begin + self.size_bytes)
+                current, data = block, _read(file, begin, end)
+                if _core.crc32c(data) != self.checksums[block]:
+                    raise IndexMismatch(f"another checksum of block {block:,}")
+            out.append(int.from_bytes(data[inside * width : (inside + 1) * width], "little"))
+        return out
+
+
+class _Cache:
+    """The chunks that were used last, at most CHUNK_CACHE_BYTES of them."""
+
+    def __init__(self) -> None:
+        self.kept_bytes = 0
+        self._kept: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()
+        self._process = os.getpid()
+        self._lock = Lock()
+
+    def has(self, key: tuple[Any, ...]) -> bool:
+        return key in self._kept
+
+    def get(self, key: tuple[Any, ...]) -> Any:
+        with self._locked():
+            found = self._kept.get(key)
+            if found is None:
+                return None
+            self._kept.move_to_end(key)
+            return found[0]
+
+    def put(self, key: tuple[Any, ...], chunk: Any, size_bytes: int) -> None:
+        with self._locked():
+            before = self._kept.pop(key, (None, 0))
+            self._kept[key] = chunk, size_bytes
+            self.kept_bytes += size_bytes - before[1]
+            while self.kept_bytes > CHUNK_CACHE_BYTES:
+                self.kept_bytes -= self._kept.popitem(last=False)[1][1]
+
+    def clear(self) -> None:
+        with self._locked():
+            self._kept.clear()
+            self.kept_bytes = 0
+
+    def _locked(self) -> Lock:
+        if self._process != os.getpid():  # the lock may have been held when the process was forked
+            self._process, self._lock = os.getpid(), Lock()
+        return self._lock
+
+
+_cache = _Cache()
+
+
+def open_index_file(path: str, expected: Expected, content: bytes | None = None) -> IndexFile | None:
+    """An index file, with everything but its chunks verified; None where there is none, or not the expected one.
+
+    `content` is all of it, where it was fetched from elsewhere.
+    """
+    try:
+        with _opened(path, content) as (file, stamp):
+            return _checked(path, file, stamp, expected)
+    except (
+        IndexMismatch,
+        OSError,
+        struct.error,
+        msgspec.MsgspecError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ):
+        return None
+
+
+def _checked(path: str, file: int | bytes, stamp: Stamp, expected: Expected) -> IndexFile:
+    """Which bytes are which is found in unverified ones; the checksums then say whether that was right."""
+    size_bytes = stamp[0]
+    if size_bytes < _TAIL.size:
+        raise IndexMismatch("no footer")
+    footer_bytes, magic = _TAIL.unpack(_read(file, size_bytes - _TAIL.size, size_bytes))
+    footer_at = size_bytes - _TAIL.size - footer_bytes
+    most_rest_bytes = _MOST_REST_BYTES + expected.most_bytes // 8 + 64 * (expected.records or 0)
+    if magic != _MAGIC or not 0 < footer_bytes <= most_rest_bytes or footer_at < 0:
+        raise IndexMismatch("no footer")
+    footer = _read(file, footer_at, size_bytes)
+    chunks = _batch_extents(footer, footer_at)
+    first, behind = (chunks[0][0], chunks[-1][1]) if chunks else (None, None)
+    own_at = footer_at - _own_bytes(len(chunks))
+    if first is None or behind is None:
+        first = behind = own_at
+    if not 0 < first <= behind <= own_at or first + own_at - behind > most_rest_bytes:
+        raise IndexMismatch("chunks in other places")
+    head, end = _read(file, 0, first), _read(file, behind, own_at)
+    checksums = expected.checksums
+    if checksums is None:
+        checksums = _own_checksums(_read(file, own_at, footer_at), len(chunks))
+    if len(checksums) != len(chunks) + 1 or _core.crc32c(head + end + footer) != checksums[0]:
+        raise IndexMismatch("another checksum")
+    schema, facts = _schema(head, expected)
+    if len(chunks) != -(-facts.records // CHUNK_RECORDS):
+        raise IndexMismatch("another number of chunks")
+    columns = () if expected.features is None else [name for name in schema.names if not is_own_name(name)]
+    content = file if isinstance(file, bytes) else None
+    return IndexFile(
+        path,
+        stamp,
+        facts,
+        schema,
+        chunks,
+        checksums,
+        most_bytes=expected.most_bytes,
+        columns=columns,
+        content=content,
+    )
+
+
+def _schema(head: bytes, expected: Expected) -> tuple[pa.Schema, IndexFacts]:
+    """The columns of an index and what it says of itself, where it is one of the expected shard."""
     import pyarrow as pa
 
-    if not is_remote(path):
-        # By its bytes: a name need not be UTF-8. What is mapped stays when the file is closed.
-        with pa.memory_map(os.fsencode(path)) as file:
-            return file.read_buffer()
-    with ANYWHERE.open_read(path) as remote:
-        data = bytearray(remote.size_bytes)
-        view, filled = memoryview(data), 0
-        while filled < len(data) and (count := remote.readinto(view[filled:])):
-            filled += count
-        return pa.py_buffer(bytes(data[:filled]))
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(head[8:]))
+    except pa.ArrowException as failure:
+        raise IndexMismatch(str(failure)) from failure
+    facts = msgspec.json.decode((schema.metadata or {}).get(b"rekord", b""), type=IndexFacts)
+    names = schema.names
+    if len(set(names)) < len(names) or not names or names[0] != _OFFSET:
+        raise IndexMismatch("other columns")
+    if schema.field(0).type not in (pa.uint32(), pa.uint64()):
+        raise IndexMismatch("offsets of another type")
+    # Where nobody says what its columns should be, none of them is used.
+    if expected.features is not None and not all(
+        _is_known(one, expected.features) for one in list(schema)[1:]
+    ):
+        raise IndexMismatch("a column of another type")
+    if expected.records not in (None, facts.records) or expected.digest not in (None, facts.shard):
+        raise IndexMismatch("an index of another shard")
+    if facts.records * _FRAMING_BYTES > expected.most_bytes:
+        raise IndexMismatch("more records than fit into the shard")
+    if not all(key.isascii() and key.isdigit() for one in facts.classes.values() for key in one):
+        raise IndexMismatch("classes that are no numbers")
+    return schema, facts
 
 
-def _file(columns: dict[str, Any], told: Told) -> bytes:
+def _is_known(field: pa.Field, features: Mapping[str, Feature]) -> bool:
+    """Whether a column is one that an index has of such a feature."""
     import pyarrow as pa
 
-    table = pa.table(columns).replace_schema_metadata({"rekord": msgspec.json.encode(told)})
+    kinds = pa.types
+    if field.name.startswith(_ORDER):
+        return isinstance(features.get(field.name[len(_ORDER) :]), Label) and field.type == pa.uint32()
+    feature, inner, depth = features.get(field.name), field.type, 0
+    while kinds.is_list(inner) or kinds.is_large_list(inner) or kinds.is_fixed_size_list(inner):
+        inner, depth = inner.value_type, depth + 1
+    if feature is None or depth != len(feature.shape):
+        return False
+    if isinstance(feature, (Label, Int64)):
+        return bool(kinds.is_integer(inner) or kinds.is_boolean(inner))
+    if isinstance(feature, Float32):
+        return bool(kinds.is_floating(inner))
+    if isinstance(feature, Text):
+        return bool(kinds.is_string(inner) or kinds.is_large_string(inner))
+    return isinstance(feature, (Bytes, Image, Mask)) and bool(
+        kinds.is_binary(inner) or kinds.is_large_binary(inner)
+    )
+
+
+def _record_batch(data: bytes, schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """A chunk decoded: exactly so many rows, in buffers as they stand."""
+    import pyarrow as pa
+
+    try:
+        message = pa.ipc.read_message(pa.py_buffer(data))
+        _check_plain(message.metadata.to_pybytes(), rows)
+        batch = pa.ipc.read_record_batch(message, schema)
+        batch.validate(full=True)
+    except (pa.ArrowException, ValueError, OSError) as failure:
+        raise IndexMismatch(str(failure)) from failure
+    if batch.num_rows != rows or batch.column(0).null_count:
+        raise IndexMismatch("other rows")
+    return batch
+
+
+def numbers_of(array: Any) -> Offsets:
+    """The numbers of an Arrow array without nulls. Its own way to NumPy may import pandas, which takes a while."""
+    kind = np.dtype(f"{'u' if str(array.type)[0] == 'u' else ''}int{array.type.bit_width}")
+    whole = np.frombuffer(array.buffers()[1] or b"", kind)
+    return whole[array.offset : array.offset + len(array)]
+
+
+@contextmanager
+def _opened(path: str, content: bytes | None) -> Iterator[tuple[int | bytes, Stamp]]:
+    if content is not None:
+        yield content, (len(content), 0, (0, 0))
+        return
+    # By its bytes: a name need not be UTF-8. A pipe is not waited for, and is no index.
+    descriptor = os.open(os.fsencode(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not modes.S_ISREG(found.st_mode):
+            raise IndexMismatch("no file")
+        yield descriptor, (found.st_size, found.st_mtime_ns, (found.st_dev, found.st_ino))
+    finally:
+        os.close(descriptor)
+
+
+def _read(file: int | bytes, begin: int, end: int) -> bytes:
+    """So many bytes of a file, which may have become shorter."""
+    if isinstance(file, bytes):
+        return file[begin:end]
+    parts = []
+    while begin < end:
+        part = os.pread(file, min(end - begin, _MOST_CHUNK_BYTES), begin)
+        if not part:
+            raise IndexMismatch("a file that was cut off")
+        parts.append(part)
+        begin += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+# The bytes of Arrow: flat tables of little-endian numbers, which name their parts by relative positions. Every number
+# may be anything, so each step stays inside of what was read.
+
+
+class _Table:
+    """A flatbuffer table at a position of some bytes."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self._at = at
+        vtable = at - self._number("<i", at)
+        size_bytes = self._number("<H", vtable)
+        self._fields = [self._number("<H", vtable + place) for place in range(4, size_bytes, 2)]
+
+    @classmethod
+    def root(cls, data: bytes, at: int = 0) -> _Table:
+        return cls(data, at + _unpacked("<I", data, at))
+
+    def has(self, field: int) -> bool:
+        return field < len(self._fields) and self._fields[field] > 0
+
+    def number(self, field: int, kind: str) -> int:
+        """A number of the table itself; 0 where it is left out."""
+        return self._number(kind, self._at + self._fields[field]) if self.has(field) else 0
+
+    def table(self, field: int) -> _Table:
+        """A table that a field points to."""
+        return _Table(self._data, self._target(field))
+
+    def vector(self, field: int, item: str) -> list[tuple[int, ...]]:
+        """A vector of structs that a field points to."""
+        if not self.has(field):
+            return []
+        at = self._target(field)
+        count, size_bytes = self._number("<I", at), struct.calcsize(item)
+        if at + 4 + count * size_bytes > len(self._data):
+            raise IndexMismatch("a list beyond its end")
+        return [struct.unpack_from(item, self._data, at + 4 + i * size_bytes) for i in range(count)]
+
+    def _target(self, field: int) -> int:
+        if not self.has(field):
+            raise IndexMismatch("a part is missing")
+        at = self._at + self._fields[field]
+        return at + self._number("<I", at)
+
+    def _number(self, kind: str, at: int) -> int:
+        return _unpacked(kind, self._data, at)
+
+
+def _unpacked(kind: str, data: bytes, at: int) -> int:
+    if not 0 <= at <= len(data) - struct.calcsize(kind):
+        raise IndexMismatch("a position beyond its end")
+    number: int = struct.unpack_from(kind, data, at)[0]
+    return number
+
+
+def _batch_extents(footer: bytes, footer_at: int) -> list[tuple[int, int]]:
+    """Where the record batches of a file begin and end, one behind another: Footer.recordBatches."""
+    blocks = _Table.root(footer).vector(3, "<qi4xq")  # offset, bytes of metadata, bytes of the body
+    extents = [(begin, begin + metadata + body) for begin, metadata, body in blocks]
+    at = extents[0][0] if extents else 0
+    for begin, end in extents:
+        if begin != at or not begin < end <= footer_at or end - begin > _MOST_CHUNK_BYTES:
+            raise IndexMismatch("chunks in other places")
+        at = end
+    return extents
+
+
+def _check_plain(metadata: bytes, rows: int) -> None:
+    """Refuse a record batch of another length, or with compressed buffers: a few bytes could become gigabytes."""
+    message = _Table.root(metadata)
+    batch = message.table(2)  # Message.header
+    if message.number(1, "<B") != 3 or batch.number(0, "<q") != rows or batch.has(3):
+        raise IndexMismatch("no plain record batch")
+
+
+def _own_bytes(chunks: int) -> int:
+    """The bytes of the checksums that a file holds itself."""
+    return -(-(len(_OWN_MAGIC) + 4 + 4 * (chunks + 1) + 4) // 8) * 8
+
+
+def _own_checksums(data: bytes, chunks: int) -> list[int]:
+    body, checksum = data[:-4], int.from_bytes(data[-4:], "little")
+    if not body.startswith(_OWN_MAGIC) or _core.crc32c(body) != checksum:
+        raise IndexMismatch("no checksums")
+    count = int.from_bytes(body[8:12], "little")
+    if count != chunks + 1:
+        raise IndexMismatch("checksums of another file")
+    return list(struct.unpack_from(f"<{count}I", body, 12))
+
+
+# Writing
+
+
+def _file(columns: dict[str, Any], facts: IndexFacts) -> tuple[bytes, list[int]]:
+    """The bytes of an index file, and its checksums."""
+    import pyarrow as pa
+
+    table = pa.table(columns).replace_schema_metadata({"rekord": msgspec.json.encode(facts)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as file:
-        file.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
+        if len(table):
+            file.write_table(table, max_chunksize=CHUNK_RECORDS)
+    return _with_checksums(sink.getvalue().to_pybytes())
+
+
+def _with_checksums(data: bytes) -> tuple[bytes, list[int]]:
+    """An Arrow file with the checksums of its parts, and these."""
+    footer_bytes, _ = _TAIL.unpack(data[-_TAIL.size :])
+    footer_at = len(data) - _TAIL.size - footer_bytes
+    chunks = _batch_extents(data[footer_at:], footer_at)
+    first, behind = (chunks[0][0], chunks[-1][1]) if chunks else (footer_at, footer_at)
+    rest = data[:first] + data[behind:]
+    checksums = [_core.crc32c(rest), *[_core.crc32c(data[begin:end]) for begin, end in chunks]]
+    own = _OWN_MAGIC + struct.pack(f"<I{len(checksums)}I", len(checksums), *checksums)
+    own += bytes(_own_bytes(len(chunks)) - len(own) - 4)
+    own += struct.pack("<I", _core.crc32c(own))
+    # What lies between the batches and the footer is nobody's: Arrow finds both by their positions.
+    return data[:footer_at] + own + data[footer_at:], checksums
 
 
 def _column(tables: Sequence[pa.Table], name: str) -> Any:
@@ -179,11 +695,3 @@ def _column(tables: Sequence[pa.Table], name: str) -> Any:
 
     chunks = [chunk for table in tables for chunk in table[name].chunks if len(chunk)]
     return pa.concat_arrays(chunks) if chunks else None
-
-
-def blocks_of(offsets: Any) -> list[list[int]]:
-    """The first record of each stretch of BLOCK_BYTES."""
-    if len(offsets) == 0:
-        return []
-    _, firsts = np.unique(offsets // BLOCK_BYTES, return_index=True)
-    return [[int(record), int(offsets[record])] for record in firsts.tolist()]

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from time import time
 
-from rekord.dataset.index import IndexFile, Offsets, offsets_file, read_index_file
+from rekord.dataset.index import Expected, IndexFile, Offsets, offsets_file, open_index_file
+from rekord.records.compress import FlushPoint
 from rekord.storage.remote import is_remote
 
 CACHED_BYTES = 1 << 20
@@ -38,27 +40,40 @@ def cache_folder() -> str | None:
     return os.path.join(usual, "rekord", "index") if os.path.isabs(usual) else None
 
 
-def cached(path: str, size_bytes: int, mtime_ns: int) -> IndexFile | None:
+def cached(path: str, size_bytes: int, mtime_ns: int, expected: Expected) -> IndexFile | None:
     """The index of a file that is still as it was then."""
-    found = kept(path)
-    if found is None or (found.told.file_bytes, found.told.mtime_ns) != (size_bytes, mtime_ns):
+    found = kept(path, expected)
+    if found is None or (found.facts.file_bytes, found.facts.mtime_ns) != (size_bytes, mtime_ns):
         return None
     return found
 
 
-def kept(path: str) -> IndexFile | None:
+def kept(path: str, expected: Expected) -> IndexFile | None:
     """What is kept in the place of a path."""
     place = _entry(path)
-    found = None if place is None else read_index_file(place)
+    found = None if place is None else open_index_file(place, expected)
     if place is not None and found is not None:
         with suppress(OSError):
             os.utime(place)  # what is used stays longest
     return found
 
 
-def keep(path: str, size_bytes: int, mtime_ns: int, offsets: Offsets, compression: str) -> None:
+def keep(
+    path: str,
+    size_bytes: int,
+    mtime_ns: int,
+    offsets: Offsets,
+    compression: str,
+    flush_points: Sequence[FlushPoint] | None = None,
+) -> None:
     """Keep an index for the next time, in place of an older one of the same file."""
-    content = offsets_file(offsets, file_bytes=size_bytes, mtime_ns=mtime_ns, compression=compression)
+    content = offsets_file(
+        offsets,
+        file_bytes=size_bytes,
+        mtime_ns=mtime_ns,
+        compression=compression,
+        flush_points=flush_points,
+    )
     keep_content(path, content)
 
 

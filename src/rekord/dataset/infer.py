@@ -7,9 +7,9 @@ import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from rekord import _core
 from rekord._core import PayloadKind
@@ -18,11 +18,12 @@ from rekord.errors import FormatError, RekordError, error, located
 from rekord.faults import wire_error
 from rekord.location import Location
 from rekord.records.frame import EVIDENCE_BYTES, FrameReader, Stretch
-from rekord.schema import Schema
+from rekord.schema import Payload, RecordKind, Schema
 from rekord.schema.infer import Evidence, KeyEvidence, schema_of
 from rekord.schema.infer_rows import infer_rows
 from rekord.schema.refuse import shown
 from rekord.schema.rowforms import is_table
+from rekord.schema.schema import KIND_NAMES
 
 OPENED_RECORDS = 10_000
 """How many records a dataset without a schema is judged by when it is opened, unless they are large."""
@@ -36,13 +37,16 @@ SAMPLED_RECORDS = 64
 MOST_KEYS = 100_000
 """More distinct keys than this are no schema, and would fill the memory."""
 
-Kind: TypeAlias = Literal["example", "sequence"]
+Kind: TypeAlias = RecordKind
 Path: TypeAlias = "str | os.PathLike[str]"
 
 _Payload: TypeAlias = "bytes | bytearray | memoryview"
 
+WHOLE_PAYLOAD = "payload"
+"""The column of records that are taken as they are."""
+
 _NO_LIMIT = (1 << 63) - 1
-_OTHERS = {
+OTHER_KINDS = {
     PayloadKind.LIST_WITH_CONTEXT: "ExampleListWithContext, as TensorFlow Ranking writes it",
     PayloadKind.EVENT: "tf.Event: a TensorBoard log",
     PayloadKind.TEXT: "plain text",
@@ -63,7 +67,8 @@ def infer(
     For record files (a path, a folder, a glob, a list of them) and payloads (an iterable of bytes, as
     `rk.records` gives): always one value is a scalar, always n are `(n,)`, anything else is `(None,)`; a key
     that is absent anywhere is optional; byte strings stay Bytes; where kinds differ, the first one seen
-    decides. `kind` says whether payloads are Examples or SequenceExamples; None looks at them.
+    decides. `kind` says whether payloads are Examples ("example"), SequenceExamples ("sequence") or taken as they
+    are ("bytes"); None inspects them. Payloads that are neither have one column, `payload`, of the type Payload.
 
     For rows: an iterable of mappings or tuples (`names` are their columns: x, y and weight unless told), a
     dict of NumPy columns, an Arrow table, a pandas or polars DataFrame. A source of `rk.sources` says what it
@@ -124,8 +129,8 @@ def infer_files(
                 raise reader.recover(failure, within=EVIDENCE_BYTES)[0] from None
         if gathered.is_full:
             complete = whole and index == len(paths) - 1
-            return schema_of(gathered.evidence(complete)), complete
-    return schema_of(gathered.evidence(complete=True)), True
+            return gathered.schema(complete), complete
+    return gathered.schema(complete=True), True
 
 
 def _infer_paths(path: Path | Iterable[Path], limit: int | None, kind: Kind | None) -> Schema:
@@ -144,17 +149,8 @@ def _infer_paths(path: Path | Iterable[Path], limit: int | None, kind: Kind | No
 
 def _infer_payloads(payloads: Iterable[Any], limit: int | None, kind: Kind | None) -> Schema:
     gathered = _Gathered(kind, limit, None)
-    payloads = _checked_payloads(payloads)
-    sampled = list(islice(payloads, SAMPLED_RECORDS))
-    sequence = kind == "sequence"
-    if kind is None:
-        kinds = [_core.recognise_payload(payload) for payload in sampled]
-        sequence = _is_sequence(_most_telling(kinds, [memoryview(payload).nbytes for payload in sampled]))
-    for payload in chain(sampled, payloads):
-        if gathered.is_full:
-            return schema_of(gathered.evidence(complete=False))
-        gathered.read_payload(payload, sequence)
-    return schema_of(gathered.evidence(complete=True))
+    complete = gathered.read_payloads(_checked_payloads(payloads))
+    return gathered.schema(complete)
 
 
 def _checked_payloads(payloads: Iterable[Any]) -> Iterator[_Payload]:
@@ -181,57 +177,102 @@ class _Gathered:
         self._payload_bytes = 0
         self._native = _core.Inference(MOST_KEYS)
         self._sequence = kind == "sequence"
+        self._whole = _WholePayloads()
         self._starts: list[int] = []  # how many records there were before each file
         self._paths: list[str] = []
 
     @property
     def is_full(self) -> bool:
         """Whether enough has been read."""
-        return self._native.records >= self._limit_records or self._payload_bytes >= self._limit_bytes
+        return self._records >= self._limit_records or self._payload_bytes >= self._limit_bytes
+
+    @property
+    def _records(self) -> int:
+        return self._native.records + self._whole.records
 
     def read_file(self, reader: FrameReader) -> bool:
         """Read a file as far as the limits allow, and say whether that was all of it."""
         self._starts.append(self._native.records)
         self._paths.append(reader.path)
-        sequence = self._sequence if self._kind is not None else None
+        kind = self._kind
         stretches = reader.stretches()
         for stretch in stretches:
-            if sequence is None:
-                sequence = _is_sequence(sampled_kind(stretch))
-                self._sequence = self._sequence or sequence
-            if not self._read_stretch(stretch, sequence):
+            if kind is None:
+                kind = self._recognised(sampled_kind(stretch))
+            if not self._read_stretch(stretch, kind):
                 return False
             if self.is_full:
                 return _is_over(stretches)
         return True
 
-    def read_payload(self, payload: _Payload, sequence: bool) -> None:
-        """Read one payload that comes without a file."""
-        self._sequence = sequence
-        record = self._native.records
-        problem: Any = self._native.add(payload, sequence)
-        self._payload_bytes += memoryview(payload).nbytes
-        with located(record=record):
-            if problem is not None:
-                raise wire_error(problem)
-            self._refuse_too_many_keys()
+    def read_payloads(self, payloads: Iterable[_Payload]) -> bool:
+        """Read payloads that come without a file as far as the limits allow, and say whether those were all."""
+        payloads = iter(payloads)
+        sampled = list(islice(payloads, SAMPLED_RECORDS))
+        kinds = [_core.recognise_payload(payload) for payload in sampled] or [PayloadKind.EXAMPLE]
+        met = _most_telling(kinds, [memoryview(payload).nbytes for payload in sampled] or [0])
+        kind = self._kind or self._recognised(met)
+        for payload in chain(sampled, payloads):
+            if self.is_full:
+                return False
+            self._read_payload(payload, kind)
+        return True
 
-    def evidence(self, complete: bool) -> Evidence:
-        """What has been read so far."""
-        return Evidence(
+    def schema(self, complete: bool) -> Schema:
+        """What has been read so far fits it."""
+        if self._kind == "bytes" or self._whole.records:
+            return Schema({WHOLE_PAYLOAD: Payload()}, evidence=self._whole.evidence(complete))
+        evidence = Evidence(
             records=self._native.records,
             complete=complete,
             context=self._keys(self._native.context()),
             steps=self._keys(self._native.steps()) if self._sequence else None,
         )
+        return schema_of(evidence)
 
-    def _read_stretch(self, stretch: Stretch, sequence: bool) -> bool:
+    def _recognised(self, met: PayloadKind) -> Kind:
+        """How payloads are read, going by the first ones of a file: what is no Example is taken as it is."""
+        whole = met in OTHER_KINDS
+        if self._records and whole != bool(self._whole.records):
+            examples = "tf.train.Example or tf.train.SequenceExample"
+            raise error(
+                "S127",
+                expected=f"{self._whole.message or examples}, as in the files before",
+                found=OTHER_KINDS.get(met, examples),
+                do='--kind bytes (kind="bytes") takes all payloads as they are',
+            )
+        if whole:
+            self._whole.message = self._whole.message or OTHER_KINDS[met]
+            return "bytes"
+        self._sequence = self._sequence or met == PayloadKind.SEQUENCE
+        return "sequence" if met == PayloadKind.SEQUENCE else "example"
+
+    def _read_payload(self, payload: _Payload, kind: Kind) -> None:
+        record, size_bytes = self._native.records, memoryview(payload).nbytes
+        self._payload_bytes += size_bytes
+        if kind == "bytes":
+            self._whole.add(size_bytes)
+            return
+        problem: Any = self._native.add(payload, kind == "sequence")
+        with located(record=record):
+            if problem is not None:
+                raise wire_error(problem)
+            self._refuse_too_many_keys()
+
+    def _read_stretch(self, stretch: Stretch, kind: Kind) -> bool:
         """Whether all of a stretch was read."""
         extents = stretch.extents
+        if kind == "bytes":
+            for i in range(len(extents)):
+                if self.is_full:
+                    return False
+                self._whole.add(extents.length(i))
+                self._payload_bytes += extents.length(i)
+            return True
         taken, taken_bytes, problem = self._native.feed(
             stretch.buffer,
             extents,
-            sequence,
+            kind == "sequence",
             self._limit_records - self._native.records,
             self._limit_bytes - self._payload_bytes,
         )
@@ -266,6 +307,30 @@ class _Gathered:
             )
 
 
+@dataclass
+class _WholePayloads:
+    """What is known of payloads that are not looked into."""
+
+    message: str | None = None  # what they are, where they were recognised
+    records: int = 0
+    least_bytes: int = _NO_LIMIT
+    most_bytes: int = 0
+
+    def add(self, size_bytes: int) -> None:
+        self.records += 1
+        self.least_bytes = min(self.least_bytes, size_bytes)
+        self.most_bytes = max(self.most_bytes, size_bytes)
+
+    def evidence(self, complete: bool) -> dict[str, Any]:
+        """As the member `evidence` of a schema's JSON."""
+        seen: dict[str, Any] = {"present": self.records, "kind": "bytes"}
+        if self.records:
+            seen["bytes"] = [self.least_bytes, self.most_bytes]
+        if self.message is not None:
+            seen["message"] = self.message
+        return {"records": self.records, "complete": complete, "features": {WHOLE_PAYLOAD: seen}}
+
+
 def sampled_kind(stretch: Stretch) -> PayloadKind:
     """What the payloads of a file are, going by its first records."""
     kinds = _core.recognise(stretch.buffer, stretch.extents, SAMPLED_RECORDS)
@@ -278,17 +343,6 @@ def _most_telling(kinds: Sequence[PayloadKind], lengths: Sequence[int]) -> Paylo
     if set(tally) <= {PayloadKind.EXAMPLE, PayloadKind.SEQUENCE} and PayloadKind.SEQUENCE in tally:
         return PayloadKind.SEQUENCE  # one without steps looks like an Example
     return tally.most_common(1)[0][0]
-
-
-def _is_sequence(kind: PayloadKind) -> bool:
-    if kind not in _OTHERS:
-        return kind == PayloadKind.SEQUENCE
-    raise error(
-        "S127",
-        expected="tf.train.Example or tf.train.SequenceExample",
-        found=_OTHERS[kind],
-        do='rekord show PATH      (kind="example" reads them as Examples all the same)',
-    )
 
 
 def _is_over(stretches: Iterator[Stretch]) -> bool:
@@ -315,11 +369,16 @@ def _check_arguments(limit: object, kind: object) -> None:
             found=shown(limit),
             do="infer(source, limit=1000)",
         )
-    if kind not in (None, "example", "sequence"):
+    check_kind(kind)
+
+
+def check_kind(kind: object) -> None:
+    """Refuse what is no kind of records."""
+    if kind not in (None, *KIND_NAMES):
         raise error(
             "U605",
             f"`kind` cannot be {shown(kind)}",
-            expected='"example" or "sequence"',
+            expected='"example", "sequence" or "bytes"',
             found=shown(kind),
-            do='infer(source, kind="example")',
+            do='kind="example"',
         )

@@ -82,28 +82,22 @@ class InflatedShard:
     def cut(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
         """The frames of some records in one piece, as the core gathers from it, and where each is in that."""
         wanted, places = np.unique(records, return_inverse=True)
-        begins = self.index.offsets[wanted].astype(np.uint64)
-        blocks = np.searchsorted(self._begins, begins, side="right") - 1
+        begins, ends = self.index.extents(wanted, np.iinfo(np.int64).max)
+        blocks = np.searchsorted(self._begins, begins.astype(np.uint64), side="right") - 1
         pieces: list[bytes] = []
         starts = np.zeros(len(wanted), np.uint64)
         size_bytes = 0
         current, block = -1, b""
-        for i, (record, number) in enumerate(zip(wanted.tolist(), blocks.tolist(), strict=True)):
+        for i, number in enumerate(blocks.tolist()):
             if number != current:
                 current, block = number, self._block(number)
             base = self._points[number].offset
-            end = self._end(record, number, base + len(block))
+            end = min(int(ends[i]), base + len(block))
             piece = block[int(begins[i]) - base : end - base]
             pieces.append(piece)
             starts[i] = size_bytes
             size_bytes += len(piece)
         return (b"".join(pieces), starts, 8), places.reshape(-1).astype(np.int64)
-
-    def _end(self, record: int, number: int, block_end: int) -> int:
-        following = record + 1
-        if following < len(self.index.offsets):
-            return min(int(self.index.offsets[following]), block_end)
-        return block_end
 
     def _block(self, number: int) -> bytes:
         key = (self.path, self.index.stamp, number)
@@ -135,9 +129,9 @@ class InflatedShard:
 
     def _last(self, inflate: Any, data: bytes, base: int) -> bytes:
         """The last block, which ends with the last record: as long as that says, once its header is proven."""
-        if not len(self.index.offsets):
+        if not len(self.index):
             return b""
-        begin = int(self.index.offsets[-1]) - base
+        begin = int(self.index.begins(np.array([len(self.index) - 1]))[0]) - base
         block = _more(inflate, data, begin + _core.HEADER_BYTES)
         header = bytes(block[begin:])
         if not _core.header_agrees(header):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rekord.dataset.compact_manifest import ListedSplits
 from rekord.dataset.lazy_schema import LazySchema
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
@@ -15,9 +16,12 @@ from rekord.schema.compat import compat
 
 def joined_shards(parts: Sequence[Shards]) -> Shards:
     """The shards of all, in this order."""
+    listed = [part._listed for part in parts if part._listed is not None]
+    if len(listed) == len(parts):
+        return Shards(listed=ListedSplits(tuple(listed)))
     paths = [path for part in parts for path in part.paths]
-    # What was found out by a look at files is found out again: only a manifest's word is passed on as one.
-    if any(part._told is None for part in parts):
+    # What was found out by a look at files is found out again: only a file's word is passed on as one.
+    if not all(part.is_told for part in parts):
         return Shards(paths)
     return Shards(paths, [count for part in parts for count in part.counts], told_by=parts[0]._told_by)
 

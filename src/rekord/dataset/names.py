@@ -15,6 +15,10 @@ _NUMBERED = re.compile(
     r"^(?P<before>.*?)(?P<mark>[-_.])(?P<shard>\d{3,})-of-(?P<shards>\d{3,})(?P<after>.*)$"
 )
 _EXTENSIONS = re.compile(r"(\.(tfrecords?|records?|tfrec|tfr|gz|zz|zlib))+$", re.IGNORECASE)
+_COMPRESSED = re.compile(
+    r"[._-](?:(?P<gzip>gz|gzip)|(?P<zlib>zz|zlib))(?:[-_.]\d{3,}-of-\d{3,})?(?:\.(?:tfrecords?|records?|tfrecs?|tfr))?$",
+    re.IGNORECASE,
+)
 SPLIT_STEMS = frozenset({"train", "val", "valid", "validation", "dev", "eval", "test"})
 _MOST_SHARDS = 1_000_000  # a larger number in a name counts something else
 
@@ -44,8 +48,15 @@ def split_of(path: str, root: str | None) -> str:
             return stem
     if root is not None and parent and os.path.normpath(folder) != os.path.normpath(root):
         return parent
-    stem = _EXTENSIONS.sub("", name)
-    return stem if stem.lower() in SPLIT_STEMS else "all"
+    # A file that was recognised by its content may end in anything.
+    stems = _EXTENSIONS.sub("", name), os.path.splitext(name)[0]
+    return next((stem for stem in stems if stem.lower() in SPLIT_STEMS), "all")
+
+
+def compression_in_name(path: str) -> str | None:
+    """The compression that a name says: `x.tfrecord.gz`, `x.tfrecord.gz-00000-of-00003`, `x.gz.tfrecord`; or None."""
+    found = _COMPRESSED.search(os.path.basename(path))
+    return None if found is None else found.lastgroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

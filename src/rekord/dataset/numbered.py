@@ -55,7 +55,7 @@ class Numbered:
     @property
     def paths(self) -> tuple[str, ...]:
         """The record files."""
-        return self._shards.paths
+        return tuple(self._shards.paths)
 
     @property
     def schema(self) -> Schema:
@@ -134,7 +134,8 @@ class Numbered:
     def __repr__(self) -> str:
         if self._ids is not None:
             return f"Split({self.name!r}, {len(self):,} of its records)"
-        return f"Split({self.name!r}, {len(self.paths)} file{'s' if len(self.paths) != 1 else ''})"
+        files = len(self._shards.paths)
+        return f"Split({self.name!r}, {files} file{'s' if files != 1 else ''})"
 
 
 def _checked_slice(which: slice, size: int) -> slice:

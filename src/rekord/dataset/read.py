@@ -8,12 +8,12 @@ from typing import TypeAlias
 
 from rekord import _core
 from rekord.errors import RekordError
-from rekord.records.compression import begins_with_a_record, read_head
+from rekord.records.compression import begins_with_a_record
 from rekord.records.frame import EVIDENCE_BYTES, FrameReader
 from rekord.records.slabs import SlabReader
 from rekord.storage.anywhere import ANYWHERE
 from rekord.storage.files import Storage
-from rekord.storage.find import find
+from rekord.storage.find import Found, begin_with_records, find
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
@@ -29,7 +29,17 @@ def records(path: PathLike | Iterable[PathLike]) -> Iterator[bytes]:
 
 def record_files(path: PathLike | Iterable[PathLike]) -> list[str]:
     """The record files that a file, folder or glob stands for, or several of them."""
-    return find(path, looks_like_records=_looks_like_records, storage=ANYWHERE)
+    return find_record_files(path).paths
+
+
+def find_record_files(path: PathLike | Iterable[PathLike]) -> Found:
+    """The same, with the files that were skipped because their names say nothing."""
+    return find(path, begins_with_a_record, storage=ANYWHERE)
+
+
+def skipped_records(found: Found) -> list[str]:
+    """The files that were skipped because of their names, and begin with a record."""
+    return begin_with_records(found.skipped, begins_with_a_record, storage=ANYWHERE)
 
 
 def open_frames(path: str, storage: Storage = ANYWHERE) -> FrameReader:
@@ -68,11 +78,3 @@ def _payloads(paths: list[str]) -> Iterator[bytes]:
                     yield from stretch.payloads()
             except RekordError as failure:
                 raise reader.recover(failure, within=EVIDENCE_BYTES)[0] from None
-
-
-def _looks_like_records(path: str) -> bool:
-    try:
-        with ANYWHERE.open_read(path) as file:
-            return begins_with_a_record(read_head(file))
-    except RekordError:
-        return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rekord.dataset.index import IndexFile, read_index_file
+from rekord.dataset.index import Expected, IndexFile, open_index_file
 from rekord.dataset.index_cache import keep_content, kept
 from rekord.errors import RekordError
 from rekord.storage.anywhere import REMOTE
@@ -10,8 +10,11 @@ from rekord.storage.anywhere import REMOTE
 _MOST_BYTES = 1 << 30
 
 
-def remote_index_file(url: str) -> IndexFile | None:
-    """An index file by its URL; None where there is none, or one that is damaged."""
+def remote_index_file(url: str, expected: Expected) -> IndexFile | None:
+    """An index file by its URL; None where there is none, or not the expected one.
+
+    It is read from the user's cache, chunk by chunk; where nothing can be kept there it stays in memory.
+    """
     try:
         there = REMOTE.stat(url)
     except RekordError as failure:
@@ -21,11 +24,11 @@ def remote_index_file(url: str) -> IndexFile | None:
         raise
     if there.kind != "file" or not 0 < there.size_bytes <= _MOST_BYTES:
         return None
-    if not there.mtime_ns:  # nothing would tell it from a later one of the same size
-        return read_index_file(url)
     name = f"{url}#{there.size_bytes}-{there.mtime_ns:x}"
-    found = kept(name)
+    # Without a time nothing tells it from a later one of the same size.
+    found = kept(name, expected) if there.mtime_ns else None
     if found is None:
-        keep_content(name, REMOTE.ranges([(url, 0, there.size_bytes)])[0])
-        found = kept(name)
-    return read_index_file(url) if found is None else found  # where nothing can be kept
+        content = REMOTE.ranges([(url, 0, there.size_bytes)])[0]
+        keep_content(name, content)
+        found = kept(name, expected) or open_index_file(url, expected, content)
+    return found

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from rekord.dataset.index import BLOCK_BYTES, Offsets
+from rekord.dataset.index import BLOCK_BYTES, CHUNK_RECORDS, Offsets
 from rekord.dataset.order import WINDOW_BLOCKS, Ids
 from rekord.dataset.shard_index import ShardIndex
 from rekord.storage.anywhere import REMOTE
@@ -61,7 +61,7 @@ class RemoteShard:
     ) -> None:
         self.path = path
         self.index = index
-        self._borders = _borders(index.offsets, index.stamp[0], start, block_records)
+        self._borders = _borders(index, start, block_records)
 
     def blocks(self, records: Ids) -> tuple[Ids, Ids]:
         """The first record of the block that holds each record, and the first one behind that block."""
@@ -70,11 +70,11 @@ class RemoteShard:
 
     def bytes_before(self, records: Ids) -> Ids:
         """Where the frames of some records begin; that of the one behind the last is the end of the file."""
-        return _bytes_before(self.index.offsets, self.index.stamp[0], records)
+        return _bytes_before(self.index, records)
 
     def piece(self, first: int, data: bytes, end: int) -> Piece:
         """What was fetched of the records from `first` to before `end`."""
-        offsets = self.index.offsets[first:end]
+        offsets = self.index.span(first, end)
         return Piece(first, data, offsets - offsets[0])
 
 
@@ -250,23 +250,33 @@ def _changes(values: Any) -> npt.NDArray[np.bool_]:
     return changes
 
 
-def _bytes_before(offsets: Offsets, size_bytes: int, records: Ids) -> Ids:
-    last = len(offsets) - 1
-    begins = offsets[np.minimum(records, last)].astype(np.int64)
-    return np.where(records <= last, begins, size_bytes)
+def _bytes_before(index: ShardIndex, records: Ids) -> Ids:
+    last = len(index) - 1
+    return np.where(records <= last, index.begins(np.minimum(records, last)), index.stamp[0])
 
 
-def _borders(offsets: Offsets, size_bytes: int, start: int, block_records: int | None) -> Ids:
+def _blocks_by_bytes(index: ShardIndex) -> Ids:
+    """The first record of every stretch of BLOCK_BYTES, found one chunk of the index at a time."""
+    firsts, before = [], -1
+    for number in range(-(-len(index) // CHUNK_RECORDS)):
+        stretches = index.chunk(number).astype(np.int64) // BLOCK_BYTES
+        new = np.flatnonzero(np.diff(stretches, prepend=before))
+        firsts.append(new + number * CHUNK_RECORDS)
+        before = int(stretches[-1])
+    return np.concatenate(firsts).astype(np.int64)
+
+
+def _borders(index: ShardIndex, start: int, block_records: int | None) -> Ids:
     """The first record of every block, and the number of all records behind the last."""
-    count = len(offsets)
+    count = len(index)
     if not count:
         return np.zeros(1, np.int64)
-    by_bytes = np.flatnonzero(_changes(offsets // BLOCK_BYTES)).astype(np.int64)
+    by_bytes = _blocks_by_bytes(index)
     if block_records is None:
         return np.append(by_bytes, count)
     by_order = np.arange(-start % block_records, count, block_records, dtype=np.int64)
     borders = np.unique(np.concatenate([np.array([0, count], np.int64), by_order]))
     # What is said of blocks may come from a file: none is longer than its bytes allow.
-    long = np.diff(_bytes_before(offsets, size_bytes, borders)) > 2 * BLOCK_BYTES
+    long = np.diff(_bytes_before(index, borders)) > 2 * BLOCK_BYTES
     cut = long[np.searchsorted(borders, by_bytes, side="right") - 1]
     return np.union1d(borders, by_bytes[cut])

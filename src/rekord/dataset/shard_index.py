@@ -1,7 +1,9 @@
 """Where the records of a shard begin: from its index file, or found out and kept for the next time.
 
 An index is looked for in `.rekord/index` beside the shard, in the user's cache, and in the index files of other
-tools. Each is believed only where it fits the file. Otherwise the headers of the file say it, one hop a record.
+tools. That of a shard that a manifest lists is believed only where the manifest's checksums are its own and it was
+made of a shard of the same digest; others only where they are whole in themselves and fit the file. Otherwise the
+headers of the file say it, one hop a record.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 import os
 import stat as modes
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -17,9 +21,23 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.foreign_index import ascends, beside, fits, frame_bytes
-from rekord.dataset.index import IndexFile, Offsets, compact, index_path, read_index_file
+from rekord.dataset.compact_manifest import listed_shard
+from rekord.dataset.flush_points import find_flush_points
+from rekord.dataset.foreign_index import beside, fits, frame_bytes
+from rekord.dataset.index import (
+    CHUNK_CACHE_BYTES,
+    CHUNK_RECORDS,
+    Expected,
+    IndexFile,
+    IndexMismatch,
+    Offsets,
+    Stamp,
+    compact,
+    index_path,
+    open_index_file,
+)
 from rekord.dataset.index_cache import CACHED_BYTES, cached, keep
+from rekord.dataset.order import Ids
 from rekord.dataset.read import explain, open_frames, open_slabs
 from rekord.dataset.remote_index import remote_index_file
 from rekord.errors import RekordError, error
@@ -34,54 +52,196 @@ from rekord.storage.remote import is_remote
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Stamp: TypeAlias = "tuple[int, int, tuple[int, int]]"
-"""The size of a file in bytes, the time of its last change, and which file it is."""
-
 Origin: TypeAlias = Literal["written", "cached", "beside", "found"]
 
 _MOST_FRAMES = 1 << 20
 _MOST_KEPT = 1024
+_MOST_INFLATION = 1032
 _LONG_BYTES = 64 << 10
 """Between longer records a few bytes are read, instead of the whole file."""
 _RECORDS_TO_TELL = 16
 
 
-@dataclass(frozen=True, eq=False)
 class ShardIndex:
-    """Where each frame begins in the stream of a shard, as uint32 or uint64, and the columns that are kept of it.
+    """Where each frame begins in the stream of a shard, and the columns that are kept of it.
 
-    `flush_points` are where reading of a compressed shard can begin besides its front; None where that is unknown.
+    Both come from an index file, chunk by chunk, or the offsets from an array. `flush_points` are where reading of a
+    compressed shard can begin besides its front; None where that is unknown. `stream_bytes` is how long the stream
+    is, where all of it was read. Safe to share by threads.
     """
 
-    offsets: Offsets
-    table: pa.Table | None = None
-    compression: str = "none"
-    flush_points: tuple[FlushPoint, ...] | None = None
-    origin: Origin = "found"
-    stamp: Stamp = (0, 0, (0, 0))
+    def __init__(
+        self,
+        offsets: Offsets | None = None,
+        *,
+        path: str = "",
+        file: IndexFile | None = None,
+        compression: str = "none",
+        flush_points: tuple[FlushPoint, ...] | None = None,
+        origin: Origin = "found",
+        stamp: Stamp = (0, 0, (0, 0)),
+        stream_bytes: int | None = None,
+    ) -> None:
+        assert (offsets is None) != (file is None)
+        self.path = path
+        self.compression = compression
+        self.flush_points = flush_points
+        self.origin = origin
+        self.stamp = stamp
+        self.stream_bytes = stream_bytes
+        self._offsets = offsets
+        self._file = file
+
+    def __len__(self) -> int:
+        """The number of records."""
+        if self._offsets is not None:
+            return len(self._offsets)
+        assert self._file is not None
+        return self._file.records
+
+    @property
+    def is_front_only(self) -> bool:
+        """Whether the file can only be read from its front."""
+        return self.compression != "none" and self.flush_points is None
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that its offsets take."""
+        return 0 if self._offsets is None else self._offsets.nbytes
+
+    @property
+    def offsets(self) -> Offsets:
+        """Where all frames begin, as uint32 or uint64: for those who need all of them at once."""
+        if self._offsets is not None:
+            return self._offsets
+        parts = [self.chunk(number) for number in range(-(-len(self) // CHUNK_RECORDS))]
+        return compact(parts[0] if len(parts) == 1 else np.concatenate(parts or [np.zeros(0, np.uint32)]))
+
+    def chunk(self, number: int) -> Offsets:
+        """Where the frames of the records from `number * CHUNK_RECORDS` on begin.
+
+        A chunk that does not match its checksum is no error: the headers of the file say the same.
+        """
+        if self._offsets is None:
+            assert self._file is not None
+            try:
+                return self._file.offsets(number)
+            except IndexMismatch:
+                found = _found_out(self.path, self.stamp)
+                if len(found) != self._file.records:
+                    raise index_mismatch(
+                        self.path, f"{self._file.records:,} records", f"{len(found):,}"
+                    ) from None
+                self._offsets = found.offsets
+        begin = number * CHUNK_RECORDS
+        return self._offsets[begin : begin + CHUNK_RECORDS]
+
+    def begins(self, records: Ids) -> Ids:
+        """Where the frames of some records begin."""
+        if self._offsets is not None:
+            return self._offsets[records].astype(np.int64)
+        if self._file is not None:
+            with suppress(IndexMismatch):
+                begins: Ids = self._file.offsets_at(records)
+                return begins
+        return self.offsets[records].astype(np.int64)
+
+    def span(self, first: int, end: int) -> Offsets:
+        """Where the frames of the records from `first` to before `end` begin."""
+        parts = []
+        for number in range(first // CHUNK_RECORDS, -(-end // CHUNK_RECORDS)):
+            base = number * CHUNK_RECORDS
+            parts.append(self.chunk(number)[max(first - base, 0) : end - base])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.zeros(0, np.uint32)])
+
+    def extents(self, records: Ids, size_bytes: int) -> tuple[Ids, Ids]:
+        """Where the frames of some records begin and end; the last one ends where the stream does."""
+        last = len(self) - 1
+        begins, following = np.split(self.begins(np.concatenate([records, np.minimum(records + 1, last)])), 2)
+        return begins, np.where(records < last, following, size_bytes)
+
+    @property
+    def whole(self) -> Offsets | None:
+        """All offsets, where they are in memory, or are so few that they may be."""
+        if self._offsets is None and len(self) <= CHUNK_RECORDS:
+            return self.chunk(0) if len(self) else np.zeros(0, np.uint32)
+        return self._offsets
+
+    # Columns
+
+    def keeps(self, names: Sequence[str]) -> bool:
+        """Whether the index has these columns, whatever has become of them."""
+        return self._file is not None and set(names) <= set(self._file.columns)
+
+    def has_columns(self, names: Sequence[str]) -> bool:
+        """Whether the index has these columns, and all of it is what was written."""
+        return self._file is not None and self.keeps(names) and self._file.is_whole()
+
+    def column_type(self, name: str) -> Any:
+        """The Arrow type of a column that it keeps."""
+        assert self._file is not None
+        return self._file.schema.field(name).type
+
+    def columns(self, number: int, names: Sequence[str]) -> pa.RecordBatch:
+        """Columns of a chunk; X547 where that is not any more what `has_columns` found."""
+        assert self._file is not None
+        try:
+            return self._file.chunk(number).select(list(names))
+        except IndexMismatch as failure:
+            raise index_mismatch(self.path, "an index as it was written", str(failure)) from None
+
+    @property
+    def classes(self) -> dict[str, dict[str, int]]:
+        """The records of each class of each Label, where the index says so."""
+        return self._file.facts.classes if self._file is not None and self._file.columns else {}
 
 
-_kept: OrderedDict[tuple[str, Stamp], ShardIndex] = OrderedDict()
+def index_mismatch(path: str, expected: str, found: str, do: str | None = None) -> RekordError:
+    """The error for an index that cannot be used, where nothing can take its place."""
+    return error(
+        "X547",
+        location=Location(path=path),
+        expected=expected,
+        found=found[:60],
+        do=do or f"rekord index {os.path.dirname(path) or '.'}      (makes it again from the records)",
+    )
+
+
+_kept: OrderedDict[tuple[Any, ...], ShardIndex] = OrderedDict()
 _lock = Lock()
 
 
 def shard_index(path: str, records: int | None = None) -> ShardIndex:
-    """The index of a shard as the file is now. One that has not so many `records` is not believed."""
-    key = (path, stamp_of(path))
+    """The index of a shard as the files are now. One that has not so many `records` is not believed."""
+    stamp = stamp_of(path)
+    key = _key(path, stamp)
     with _lock:
         found = _kept.get(key)
         if found is not None:
             _kept.move_to_end(key)
     if found is None:
-        found = _remembered(path, _looked_up(path, key[1]))
-    if records is not None and len(found.offsets) != records and found.origin != "found":
+        found = _remembered(key, _looked_up(path, stamp))
+    if records is not None and len(found) != records and found.origin != "found":
         return rebuilt_index(path)
     return found
 
 
 def rebuilt_index(path: str) -> ShardIndex:
     """What the headers of the file say, whatever an index says. It is what `shard_index` gives from now on."""
-    return _remembered(path, _found_out(path, stamp_of(path)))
+    stamp = stamp_of(path)
+    return _remembered(_key(path, stamp), _found_out(path, stamp))
+
+
+def _key(path: str, stamp: Stamp) -> tuple[Any, ...]:
+    """What an index is known by: the shard and the index file as they are now."""
+    if is_remote(path):
+        return path, stamp, None
+    try:
+        found = os.stat(index_path(path))
+        there: Any = found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino
+    except OSError:
+        there = None
+    return path, stamp, there
 
 
 def front_only(path: str) -> str | None:
@@ -90,8 +250,7 @@ def front_only(path: str) -> str | None:
     compression = compression_of(path)
     if compression == "none":
         return None
-    written = _written(path)
-    found = None if written is None else _fitting(path, stamp, written, "written")
+    found = _written(path, stamp, compression)
     return compression if found is None or found.flush_points is None else None
 
 
@@ -127,67 +286,108 @@ def changed(path: str, before: Stamp, now: Stamp | None) -> RekordError:
     )
 
 
-def _remembered(path: str, found: ShardIndex) -> ShardIndex:
+def _remembered(key: tuple[Any, ...], found: ShardIndex) -> ShardIndex:
     with _lock:
-        _kept[path, found.stamp] = found
-        _kept.move_to_end((path, found.stamp))
-        while len(_kept) > _MOST_KEPT:
-            _kept.popitem(last=False)
+        _kept[key] = found
+        _kept.move_to_end(key)
+        held_bytes = sum(one.held_bytes for one in _kept.values())
+        while len(_kept) > _MOST_KEPT or (held_bytes > CHUNK_CACHE_BYTES and len(_kept) > 1):
+            held_bytes -= _kept.popitem(last=False)[1].held_bytes
     return found
 
 
 def _looked_up(path: str, stamp: Stamp) -> ShardIndex:
     size_bytes, mtime_ns, _ = stamp
-    written = _written(path)
-    if written is not None and (found := _fitting(path, stamp, written, "written")) is not None:
+    compression = compression_of(path)
+    if (found := _written(path, stamp, compression)) is not None:
         return found
     if size_bytes < CACHED_BYTES:
         return _found_out(path, stamp)
-    kept = cached(path, size_bytes, mtime_ns)
-    if kept is not None and (found := _fitting(path, stamp, kept, "cached")) is not None:
+    if (found := _cached(path, stamp, compression)) is not None:
         return found
     if not is_remote(path):
         others = beside(path, size_bytes)
         if others is not None and _fits(path, others, size_bytes):
-            return ShardIndex(others, origin="beside", stamp=stamp)
+            return ShardIndex(others, path=path, origin="beside", stamp=stamp)
     found = _found_out(path, stamp)
-    keep(path, size_bytes, mtime_ns, found.offsets, found.compression)
-    return found
+    keep(path, size_bytes, mtime_ns, found.offsets, found.compression, found.flush_points)
+    # Read back where that is possible: then only the chunks in use take memory.
+    return _cached(path, stamp, compression, origin="found") or found
 
 
-def _written(path: str) -> IndexFile | None:
-    """The index file that belongs to a shard."""
+def _cached(path: str, stamp: Stamp, compression: str, origin: Origin = "cached") -> ShardIndex | None:
+    file = cached(path, stamp[0], stamp[1], Expected(most_bytes=_stream_bytes(stamp, compression)))
+    return None if file is None else _fitting(path, stamp, file, origin, compression)
+
+
+def _stream_bytes(stamp: Stamp, compression: str) -> int:
+    return stamp[0] if compression == "none" else stamp[0] * _MOST_INFLATION
+
+
+def _written(path: str, stamp: Stamp, compression: str) -> ShardIndex | None:
+    """The index file that belongs to a shard, where it can be believed."""
+    listed = listed_shard(path)
+    if listed is not None and listed.size_bytes != stamp[0]:
+        return None
+    # Where no manifest says what the index is, one of `rekord index` will do; those of format 1 have no checksums.
+    expected = Expected(most_bytes=_stream_bytes(stamp, compression))
+    if listed is not None:
+        expected = listed.expected or replace(expected, records=listed.records)
     place = index_path(path)
-    return remote_index_file(place) if is_remote(place) else read_index_file(place)
+    file = remote_index_file(place, expected) if is_remote(place) else open_index_file(place, expected)
+    return None if file is None else _fitting(path, stamp, file, "written", compression)
 
 
-def _fitting(path: str, stamp: Stamp, file: IndexFile, origin: Origin) -> ShardIndex | None:
+def _fitting(path: str, stamp: Stamp, file: IndexFile, origin: Origin, compression: str) -> ShardIndex | None:
     """An index file as an index of the shard; None where the two do not fit together."""
-    told, offsets = file.told, file.offsets
-    if told.file_bytes is not None and told.file_bytes != stamp[0]:
+    facts = file.facts
+    if facts.file_bytes is not None and facts.file_bytes != stamp[0]:
         return None
-    compression = compression_of(path)
-    table = file.table if origin == "written" else None
-    if compression == "none":
-        if told.flush_points or not _fits(path, offsets, stamp[0]):
-            return None
-        return ShardIndex(offsets, table, origin=origin, stamp=stamp)
-    points = None if told.flush_points is None else tuple(FlushPoint(*pair) for pair in told.flush_points)
-    plausible = not len(offsets) or (int(offsets[0]) == 0 and ascends(offsets))
-    if not plausible or (points is not None and not _leads_in(points, offsets, stamp[0])):
+    points = None
+    if compression != "none" and facts.flush_points is not None:
+        points = tuple(FlushPoint(*pair) for pair in facts.flush_points)
+    elif facts.flush_points:
         return None
-    return ShardIndex(offsets, table, compression, points, origin, stamp)
+    found = ShardIndex(
+        path=path, file=file, compression=compression, flush_points=points, origin=origin, stamp=stamp
+    )
+    try:
+        if not len(found):
+            return found if stamp[0] == 0 or compression != "none" else None
+        first, last = file.offsets(0), file.offsets((len(found) - 1) // CHUNK_RECORDS)
+        if compression == "none":
+            whole = _ends_the_file(path, int(first[0]), int(last[-1]), stamp[0])
+        else:
+            whole = int(first[0]) == 0 and (points is None or _leads_in(points, found.offsets, stamp[0]))
+        return found if whole else None
+    except IndexMismatch:
+        return None
+
+
+def _ends_the_file(path: str, first: int, last: int, size_bytes: int) -> bool:
+    """Whether frames can begin with `first` and end with the one at `last`: whether the file has grown since."""
+    if first or last + _core.FRAMING_BYTES > size_bytes:
+        return False
+    if is_remote(path):  # every look at a header would be a request; what is read is looked at then
+        return True
+    header = _pread(path, _core.HEADER_BYTES, last)
+    return _core.header_agrees(header) and last + frame_bytes(header) == size_bytes
+
+
+def _pread(path: str, size_bytes: int, offset: int) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            return os.pread(descriptor, size_bytes, offset)
+        finally:
+            os.close(descriptor)
+    except OSError as failure:
+        raise read_error(path, failure) from failure
 
 
 def _fits(path: str, offsets: Offsets, size_bytes: int) -> bool:
-    if is_remote(path):  # every look at a header would be a request; what is read is looked at then
-        return (
-            int(offsets[0]) == 0 and int(offsets[-1]) < size_bytes and ascends(offsets)
-            if len(offsets)
-            else size_bytes == 0
-        )
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as failure:
         raise read_error(path, failure) from failure
     try:
@@ -247,11 +447,23 @@ def _found_out(path: str, stamp: Stamp) -> ShardIndex:
         except RekordError as failure:
             failure.location = failure.location.within(path=path, record=reader.record, offset=reader.offset)
             raise _explained(failure) from None
+        stream_bytes = None if jumps else reader.offset
     now = stamp_of(path)
     if now != stamp:
         raise changed(path, stamp, now)
     offsets = compact(np.concatenate(parts) if parts else np.zeros(0, np.uint64))
-    return ShardIndex(offsets, compression=compression, stamp=stamp)
+    points = None
+    if compression != "none" and listed_shard(path) is not None:  # one of ours, whose index was lost
+        points = find_flush_points(path, compression, offsets)
+        points = points if points is not None and _leads_in(points, offsets, stamp[0]) else None
+    return ShardIndex(
+        offsets,
+        path=path,
+        compression=compression,
+        flush_points=points,
+        stamp=stamp,
+        stream_bytes=stream_bytes,
+    )
 
 
 def _jumped(path: str, record: int, offset: int, stamp: Stamp) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
@@ -17,19 +18,21 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord import _core
+from rekord.dataset.compact_manifest import Listed
+from rekord.dataset.index import Stamp
 from rekord.dataset.inflated import Blocks, InflatedShard
-from rekord.dataset.manifest import MANIFEST
+from rekord.dataset.manifest import MANIFEST, wrong_size
 from rekord.dataset.order import Ids
 from rekord.dataset.remote_shards import KEPT_BYTES, Pieces, RemoteShard, fetch
 from rekord.dataset.shard_index import (
     ShardIndex,
-    Stamp,
     changed,
     front_only,
     rebuilt_index,
     shard_index,
     stamp_of,
 )
+from rekord.dataset.unpacked import Unpacked
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage.anywhere import each
@@ -57,23 +60,27 @@ class Gathered:
 class Shards:
     """The shards of a split. Counts and indexes are looked up when they are needed; safe to share by threads.
 
-    Where `counts` come from a file, `told_by` is its name. Of shards elsewhere blocks of `block_records` are fetched
-    whole, where that is given. `stamps` are those of the files when the counts were found to fit them.
+    Those that a manifest lists are given as `listed`: what it says is read again where this was pickled. Others have
+    `paths`; where `counts` come from a file, `told_by` is its name. Of shards elsewhere blocks of `block_records` are
+    fetched whole, where that is given. `stamps` are those of the files when the counts were found to fit them; of the
+    listed shards one without a stamp is compared with the manifest when it is first used.
     """
 
     def __init__(
         self,
-        paths: Sequence[str],
-        counts: Sequence[int] | None = None,
+        paths: Sequence[str] | None = None,
+        counts: Sequence[int] | Ids | None = None,
         *,
+        listed: Listed | None = None,
         told_by: str = MANIFEST,
         block_records: int | None = None,
         stamps: Sequence[Stamp] = (),
     ) -> None:
-        self.paths = tuple(paths)
-        self.remote = any(is_remote(path) for path in self.paths)
+        self._listed = listed
+        self._paths = None if paths is None else tuple(paths)
+        self.remote = is_remote(listed.folder) if listed else any(map(is_remote, self._paths or ()))
         self._block_records = block_records
-        self._told = None if counts is None else tuple(counts)
+        self._told = None if counts is None else np.array(counts, np.int64)
         self._told_by = told_by
         self._counts = self._told
         self._starts: Ids | None = None
@@ -84,37 +91,60 @@ class Shards:
         self._pieces = Pieces()
         self._process = os.getpid()
         self._in_any_order = False
+        self._unpacked: Unpacked | None = None
         self._lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {
-            "paths": self.paths,
-            "told": self._told,
+            "listed": self._listed,
+            "paths": self._paths,
+            "told": _listed_numbers(self._told),
             "told_by": self._told_by,
-            "counts": self._counts,
+            # What the manifest says is read there, and what another file says is told already.
+            "counts": None if self.is_told else _listed_numbers(self._counts),
             "block_records": self._block_records,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(  # type: ignore[misc]
-            state["paths"], state["told"], told_by=state["told_by"], block_records=state["block_records"]
+            state["paths"],
+            state["told"],
+            listed=state["listed"],
+            told_by=state["told_by"],
+            block_records=state["block_records"],
         )
-        self._counts = state["counts"]
+        if state["counts"] is not None:
+            self._counts = np.array(state["counts"], np.int64)
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """Those of all shards, in order; of listed ones each is made when it is asked for."""
+        if self._paths is not None:
+            return self._paths
+        assert self._listed is not None
+        return self._listed.paths
 
     @property
     def counted(self) -> bool:
         """Whether it is known how many records there are, without looking into any file."""
-        return self._counts is not None
+        return self._listed is not None or self._counts is not None
 
     @property
-    def counts(self) -> tuple[int, ...]:
+    def is_told(self) -> bool:
+        """Whether a file says how many records there are."""
+        return self._listed is not None or self._told is not None
+
+    @property
+    def counts(self) -> Ids:
         """The number of records of each shard."""
+        if self._counts is None and self._listed is not None:
+            self._counts = self._listed.counts
         if self._counts is None:
             found = each(shard_index, self.paths, remote=self.remote, at_once=_INDEXED_AT_ONCE)
             with self._lock:
                 for shard, index in enumerate(found):
                     self._stamps.setdefault(shard, index.stamp)
-                self._counts = tuple(len(index.offsets) for index in found)
+                self._counts = np.array([len(index) for index in found], np.int64)
         return self._counts
 
     @property
@@ -136,14 +166,23 @@ class Shards:
         """The place of a record, as an error names it."""
         shards, records = self.locate(np.array([record], np.int64))
         path, number = self.paths[int(shards[0])], int(records[0])
-        offsets = shard_index(path).offsets
-        return Location(
-            path=path, record=number, offset=int(offsets[number]) if number < len(offsets) else None
-        )
+        index = shard_index(path)
+        known = number < len(index)
+        return Location(path=path, record=number, offset=int(index.begins(records)[0]) if known else None)
+
+    def index(self, shard: int) -> ShardIndex:
+        """The index of a shard that is still the one that was opened, with as many records as are known of it."""
+        self.check_unchanged(shard)
+        path = self.paths[shard]
+        expected = None if self._counts is None and self._listed is None else int(self.counts[shard])
+        index = shard_index(path, expected)
+        if expected is not None and len(index) != expected:
+            raise self._miscounted(shard, expected, len(index))
+        return index
 
     def check_any_order(self) -> None:
         """Raise where a file can only be read from its front, before anything is counted or shuffled."""
-        if self._in_any_order or self._told is not None:
+        if self._in_any_order or self.is_told:
             return  # what a manifest lists has an index; where that is lost, it is said when it is needed
         for path, compression in zip(
             self.paths, each(front_only, self.paths, remote=self.remote), strict=True
@@ -152,11 +191,23 @@ class Shards:
                 raise only_from_the_front(path, compression)
         self._in_any_order = True
 
+    @contextmanager
+    def unpacking(self, unpacked: Unpacked) -> Iterator[None]:
+        """Within this, files that can only be read from their front are read from inflated copies."""
+        self._unpacked = unpacked
+        try:
+            yield
+        finally:
+            self._unpacked = None
+            self.close()
+
     def in_blocks(self, records: int) -> Shards:
         """The same shards for an order of blocks of so many records: elsewhere each is fetched once, whole."""
         if not self.remote:
             return self
-        shards = Shards(self.paths, self._told, told_by=self._told_by, block_records=records)
+        shards = Shards(
+            self._paths, self._told, listed=self._listed, told_by=self._told_by, block_records=records
+        )
         shards._counts, shards._stamps = self._counts, self._stamps
         return shards
 
@@ -178,19 +229,32 @@ class Shards:
     def check_unchanged(self, shard: int) -> None:
         """Raise where a file is not any more what it was when something was read of it before."""
         path = self.paths[shard]
-        if is_remote(path) or LOCAL.stat(path).kind != "file":
-            return  # asking again is a request, and a pipe has no state
-        stamp = stamp_of(path)
-        with self._lock:
-            before = self._stamps.setdefault(shard, stamp)
+        if is_remote(path):
+            return  # asking again is a request
+        if LOCAL.stat(path).kind != "file":
+            if self._listed is not None:  # it would be waited for without end
+                raise wrong_size(path, int(self._listed.sizes_bytes[shard]), 0, is_file=False)
+            return  # a pipe has no state
+        self._check_stamp(shard, stamp_of(path))
+
+    def _check_stamp(self, shard: int, stamp: Stamp) -> None:
+        """Raise where a file is not what it was, or at its first use not what the manifest says."""
+        before = self._stamps.get(shard)
+        if before is None and self._listed is not None:
+            expected_bytes = int(self._listed.sizes_bytes[shard])
+            if stamp[0] != expected_bytes:
+                self._listed.check_current(shard)
+                raise wrong_size(self.paths[shard], expected_bytes, stamp[0])
+            self._listed.check_current(shard)
+        before = self._stamps.setdefault(shard, stamp)
         if before != stamp:
-            raise changed(path, before, stamp)
+            raise changed(self.paths[shard], before, stamp)
 
     def check_read(self, shard: int, records: int) -> None:
         """Raise where a file that was read to its end has changed meanwhile, or has another number of records."""
         self.check_unchanged(shard)
-        if self._told is not None and self._told[shard] != records:
-            raise self._miscounted(shard, self._told[shard], records)
+        if self.is_told and self.counts[shard] != records:
+            raise self._miscounted(shard, int(self.counts[shard]), records)
 
     def close(self) -> None:
         """Let go of all files; they are opened again when they are needed."""
@@ -206,6 +270,7 @@ class Shards:
             self._process != os.getpid()
         ):  # the lock may have been held, for a request, when the process was forked
             self._process, self._lock = os.getpid(), Lock()
+        self._unpack(used)
         with self._lock:
             self._open_remote([int(shard) for shard in used if is_remote(self.paths[shard])])
             opened = {int(shard): self._opened(int(shard), len(used)) for shard in used}
@@ -218,15 +283,23 @@ class Shards:
             raise _not_copied(opened[shard], int(records[gathered]))
         return Gathered(*gathered), opened
 
+    def _unpack(self, shards: Ids) -> None:
+        """Inflate what can only be read from its front, without keeping others from what they read."""
+        if self._unpacked is None:
+            return
+        for path in [self.paths[shard] for shard in shards if int(shard) not in self._open]:
+            index = shard_index(path)
+            if index.is_front_only:
+                self._unpacked.copy_of(path, index)
+
     def _files(self, opened: Sequence[_Opened], which: Ids, records: Ids) -> tuple[list[Any], Ids, Ids]:
         """What the core gathers from: files, the file of each record, and its number there."""
-        files: list[Any] = [one.indexed() if isinstance(one, _PlainShard) else None for one in opened]
-        places, numbers = which, records
-        if any(one is None for one in files):
-            places, numbers = which.copy(), records.copy()
+        files: list[Any] = [None] * len(opened)
+        places, numbers = which.copy(), records.copy()
         for i, one in enumerate(opened):
-            if files[i] is None and not isinstance(one, RemoteShard):
-                files[i], numbers[which == i] = one.cut(records[which == i])
+            if not isinstance(one, RemoteShard):
+                here = which == i if len(opened) > 1 else slice(None)
+                files[i], numbers[here] = one.cut(records[here])
         remote = [(i, one) for i, one in enumerate(opened) if isinstance(one, RemoteShard)]
         asked = [(one, records[which == i]) for i, one in remote]
         fetched = fetch(asked, self._pieces, in_blocks=self._block_records is not None) if asked else []
@@ -254,11 +327,8 @@ class Shards:
         if found is not None and is_remote(path):
             self._open.move_to_end(shard)
             return found
-        stamp = stamp_of(path)
         # A file that changed must not be read where it was mapped, nor beside what was read of it before.
-        before = self._stamps.setdefault(shard, stamp)
-        if before != stamp:
-            raise changed(path, before, stamp)
+        self._check_stamp(shard, stamp_of(path))
         if found is None:
             found = self._open[shard] = self._new(shard)
             while len(self._open) > max(MOST_OPEN, at_once):
@@ -281,9 +351,7 @@ class Shards:
         stamps = each(lambda shard: stamp_of(self.paths[shard]), due, remote=True)
         found = [(shard, one.index.stamp) for shard, one in zip(new, opened, strict=True)]
         for shard, stamp in [*found, *zip(due, stamps, strict=True)]:
-            before = self._stamps.setdefault(shard, stamp)
-            if before != stamp:
-                raise changed(self.paths[shard], before, stamp)
+            self._check_stamp(shard, stamp)
             self._looked[shard] = now
         self._open.update(zip(new, opened, strict=True))
         while len(self._open) > max(MOST_OPEN, len(shards)):
@@ -291,22 +359,24 @@ class Shards:
 
     def _new(self, shard: int) -> _Opened:
         path = self.paths[shard]
-        expected = None if self._counts is None else self._counts[shard]
+        expected = None if not self.counted else int(self.counts[shard])
         index = shard_index(path, expected)
-        if expected is not None and len(index.offsets) != expected:
-            raise self._miscounted(shard, expected, len(index.offsets))
+        if expected is not None and len(index) != expected:
+            raise self._miscounted(shard, expected, len(index))
         if index.compression == "none":
             if not is_remote(path):
                 return _PlainShard(path, index)
             start = int(self.starts[shard])
             return RemoteShard(path, index, start=start, block_records=self._block_records)
-        if index.flush_points is None:
-            raise only_from_the_front(path, index.compression)
+        if index.is_front_only:
+            if self._unpacked is None:
+                raise only_from_the_front(path, index.compression)
+            return _PlainShard(*self._unpacked.copy_of(path, index))
         return InflatedShard(path, index, self._blocks)
 
     def _miscounted(self, shard: int, expected: int, found: int) -> RekordError:
         path = self.paths[shard]
-        if self._told is None:
+        if not self.is_told:
             return changed(path, self._stamps[shard], None)
         by_manifest = self._told_by == MANIFEST
         return error(
@@ -340,34 +410,37 @@ class _PlainShard:
         if now != index.stamp:
             raise changed(path, index.stamp, now)
 
-    def indexed(self) -> tuple[Any, Any, int] | None:
-        """What the core gathers from; None where frames have to be read first."""
+    def cut(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
+        """What the core gathers from, and the numbers of the records there."""
         # Another handler may have taken the guard's place since, in a way that leaves no room for it.
         if self._mapping is None or not _core.install_sigbus_guard():
-            return None
-        offsets = self.index.offsets
-        return self._mapping, offsets, offsets.dtype.itemsize
+            return self._read_in_one_piece(records)
+        offsets = self.index.whole
+        if offsets is not None:
+            return (self._mapping, offsets, offsets.dtype.itemsize), records
+        # Where all would be too many, those of these records: where each begins and ends.
+        pairs = np.empty(2 * len(records), np.uint64)
+        pairs[0::2], pairs[1::2] = self.index.extents(records, self.index.stamp[0])
+        return (self._mapping, pairs, 8), np.arange(0, len(pairs), 2, dtype=np.int64)
 
-    def cut(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
-        """The frames of some records in one piece, as the core gathers from it, and where each is in that."""
+    def _read_in_one_piece(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
         wanted, places = np.unique(records, return_inverse=True)
-        frames = self.read(wanted.tolist())
+        frames = self.read(wanted)
         if len(frames) < len(wanted):
             raise _not_copied(self, int(wanted[len(frames)]))
         ends = np.cumsum([len(frame) for frame in frames], dtype=np.uint64)
         starts = np.concatenate([np.zeros(1, np.uint64), ends])[: len(frames)]
         return (b"".join(frames), starts, 8), places.reshape(-1).astype(np.int64)
 
-    def read(self, records: Sequence[int]) -> list[bytes]:
+    def read(self, records: Ids) -> list[bytes]:
         """The frames of some records, read from the file; those before the first that the file has not."""
-        offsets, file_bytes = self.index.offsets, self.index.stamp[0]
+        file_bytes = self.index.stamp[0]
+        begins, ends = self.index.extents(records, file_bytes)
         frames: list[bytes] = []
         try:
             descriptor = os.open(self.path, os.O_RDONLY)
             try:
-                for record in records:
-                    begin = int(offsets[record])
-                    end = int(offsets[record + 1]) if record + 1 < len(offsets) else file_bytes
+                for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
                     if not begin <= end <= file_bytes:
                         break
                     frame = os.pread(descriptor, end - begin, begin)
@@ -389,18 +462,19 @@ _Opened: TypeAlias = "_PlainShard | InflatedShard | RemoteShard"
 
 def _not_copied(one: _Opened, record: int) -> RekordError:
     """The error for a record that is not where the index says, or that could not be read from there."""
-    before, offsets = one.index.stamp, one.index.offsets
+    before, number = one.index.stamp, np.array([record], np.int64)
+    is_listed = record < len(one.index)
     failure = changed(one.path, before, None)
     if isinstance(one, _PlainShard):
         try:
             now = stamp_of(one.path)
             if now != before:
                 failure = changed(one.path, before, now)
-            elif record < len(offsets):
-                one.read([record])  # a disk that fails says so to whoever reads
+            elif is_listed:
+                one.read(number)  # a disk that fails says so to whoever reads
         except RekordError as other:
             failure = other
-    offset = int(offsets[record]) if record < len(offsets) else None
+    offset = int(one.index.begins(number)[0]) if is_listed else None
     failure.location = failure.location.within(record=record, offset=offset)
     return failure
 
@@ -412,8 +486,13 @@ def only_from_the_front(path: str, compression: str) -> RekordError:
         location=Location(path=path),
         expected="an uncompressed file, or one that rekord compressed, with its index",
         found=f"a {compression} stream without places where reading can begin",
-        do="rekord write OLD NEW, and open NEW; or read in file order",
+        do="rekord rewrite OLD NEW --compression none, and open NEW; or read in file order",
     )
+
+
+def _listed_numbers(numbers: Ids | None) -> list[int] | None:
+    """Numbers as they are pickled: small ones take little room so."""
+    return None if numbers is None else numbers.tolist()
 
 
 def _walked(gathered: Gathered, records: int) -> tuple[bool, bool]:

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from rekord import _core
 from rekord.errors import RekordError, error
+from rekord.schema.refuse import shown
 
 VERSION = 1
 _MOST = 1 << 63
@@ -28,6 +32,9 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """The state as JSON holds it."""
+        return {**self._fields(), "checksum": self._checksum()}
+
+    def _fields(self) -> dict[str, Any]:
         return {
             "rekord": VERSION,
             "dataset": self.dataset,
@@ -37,18 +44,30 @@ class State:
             "consumed": self.consumed,
         }
 
+    def _checksum(self) -> str | None:
+        """Of what it says: a state is a few numbers, and any other ones would be a place in an epoch too."""
+        try:
+            return f"crc32c:{_core.crc32c(msgspec.json.encode(self._fields(), order='sorted')):08x}"
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            return None  # what no JSON has been
+
     @classmethod
     def from_dict(cls, state: object) -> State:
         """A state that `to_dict` made, perhaps long ago and in another process."""
         if not isinstance(state, Mapping) or state.get("rekord") != VERSION:
-            raise _refused("a state that `state_dict()` gave", repr(state)[:60])
+            raise _refused("a state that `state_dict()` gave", shown(state))
         kinds = {"dataset": str, "split": str, "order": Mapping, "epoch": int, "consumed": int}
         for name, kind in kinds.items():
             value = state.get(name)
             fits = isinstance(value, kind) and not isinstance(value, bool)
             if not fits or (kind is int and not 0 <= value < _MOST):  # type: ignore[operator]
-                raise _refused(f"`{name}` in the state", repr(value)[:60])
-        return cls(**{name: state[name] for name in kinds})
+                raise _refused(f"`{name}` in the state", shown(value))
+        loaded = cls(**{name: state[name] for name in kinds})
+        # States of earlier versions have none.
+        checksum = state.get("checksum")
+        if checksum not in (None, loaded._checksum()):
+            raise _refused(f"checksum {loaded._checksum()}, of what it says", shown(checksum))
+        return loaded
 
     def check_fits(self, own: State) -> None:
         """Raise where this is a state of another dataset or another order."""
@@ -61,8 +80,8 @@ class State:
                 raise error(
                     "U650",
                     f"the state is one of another {name}",
-                    expected=str(loaded)[:60],
-                    found=str(here)[:60],
+                    expected=shown(loaded),
+                    found=shown(here),
                     do=do,
                 )
 

@@ -8,20 +8,23 @@ from dataclasses import dataclass
 
 import msgspec
 
+from rekord.dataset.manifest import Count
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.refuse import shown
 from rekord.schema.tfds import FILE_TEMPLATE, INFO_NAME
-from rekord.storage.files import LOCAL
+from rekord.storage.files import LOCAL, read_file
 from rekord.storage.remote import is_remote
 
 _MOST_BYTES = 64 << 20
 _FORMAT = "tfrecord"
+_FRAMING_BYTES = 16
+_MOST_INFLATION = 1032  # bytes that deflate can make of one
 
 
 class _Split(msgspec.Struct, frozen=True):
     name: str
-    shard_lengths: list[int] = msgspec.field(name="shardLengths", default_factory=list)
+    shard_lengths: list[Count] = msgspec.field(name="shardLengths", default_factory=list)
     template: str = msgspec.field(name="filepathTemplate", default=FILE_TEMPLATE)
 
 
@@ -54,8 +57,8 @@ def tfds_listing(folder: str, *, allow_missing: bool) -> TfdsListing | None:
         )
     splits = {}
     for split in info.splits:
-        if any(records < 0 for records in split.shard_lengths) or split.name in splits:
-            raise _damaged(place, "each split once, with whole numbers in shardLengths", shown(split.name))
+        if split.name in splits:
+            raise _damaged(place, "each split once", shown(split.name))
         splits[split.name] = _present(folder, place, info, split, allow_missing=allow_missing)
     return TfdsListing(splits)
 
@@ -80,6 +83,16 @@ def _present(
             found=f"no {names[first][:60]}" + (f", and {missing - 1:,} more missing" if missing > 1 else ""),
             do="fetch the missing files, or open with allow_missing=True",
         )
+    for shard, path in here.items():
+        records, size_bytes = split.shard_lengths[shard], os.path.getsize(path)
+        if records * _FRAMING_BYTES > size_bytes * _MOST_INFLATION:
+            raise error(
+                "X545",
+                location=Location(path=path),
+                expected=f"{records:,} records, as {INFO_NAME} says",
+                found=f"{size_bytes:,} bytes, which are fewer records",
+                do="fetch the file again, or remove dataset_info.json to read the shards by their names",
+            )
     return tuple(here.values()), tuple(split.shard_lengths[shard] for shard in here)
 
 
@@ -106,16 +119,11 @@ def _is_file_name(name: str) -> bool:
 def _read(place: str) -> _Info | None:
     if is_remote(place) or not os.path.isfile(place):
         return None
-    with LOCAL.open_read(place) as file:
-        if file.size_bytes > _MOST_BYTES:
-            raise _damaged(place, f"at most {_MOST_BYTES:,} bytes", "more")
-        data = bytearray(file.size_bytes)
-        view, filled = memoryview(data), 0
-        while filled < len(data) and (count := file.readinto(view[filled:])):
-            filled += count
+    if os.path.getsize(place) > _MOST_BYTES:
+        raise _damaged(place, f"at most {_MOST_BYTES:,} bytes", "more")
     try:
-        document = msgspec.json.decode(bytes(data[:filled]))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
+        document = msgspec.json.decode(read_file(place, LOCAL, most_bytes=_MOST_BYTES))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as failure:
         raise _damaged(place, "JSON", str(failure)[:60]) from None
     # Other libraries have a file of this name too, with other things in it.
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):

@@ -17,10 +17,11 @@ from rekord.codec.arrow import column_to_arrow
 from rekord.codec.assemble import assemble
 from rekord.codec.decode import new_batch
 from rekord.codec.plan import CodecPlan, compile_plan
+from rekord.dataset.index import CHUNK_RECORDS
 from rekord.dataset.indexed import IndexedDecoder
 from rekord.dataset.order import Ids
 from rekord.dataset.recipes import Recipe
-from rekord.dataset.shard_index import ShardIndex, changed, damage, shard_index
+from rekord.dataset.shard_index import ShardIndex, damage, rebuilt_index
 from rekord.dataset.shards import Shards
 from rekord.engines.job import CutRule
 from rekord.errors import RekordError
@@ -105,11 +106,7 @@ class Frames:
 
     def index(self, shard: int) -> ShardIndex:
         """The index of a shard."""
-        path, records = self._shards.paths[shard], self._shards.counts[shard]
-        index = shard_index(path, records)
-        if len(index.offsets) != records:
-            raise changed(path, index.stamp, None)
-        return index
+        return self._shards.index(shard)
 
     def lengths(self, ids: Ids) -> Any:
         """Of the frames of these records, in bytes."""
@@ -127,21 +124,21 @@ class Frames:
 
     def extents(self, shard: int, records: Ids) -> tuple[Any, Any]:
         """Where the frames of some records of a shard begin and end, in its decompressed stream."""
-        offsets = self.index(shard).offsets
-        begins = offsets[records].astype(np.int64)
-        last = records == len(offsets) - 1
-        following = offsets[np.minimum(records + 1, len(offsets) - 1)].astype(np.int64)
-        return begins, np.where(last, self.end(shard) if last.any() else 0, following)
+        index = self.index(shard)
+        has_last = bool((records == len(index) - 1).any())
+        return index.extents(records, self.end(shard) if has_last else 0)
 
     def end(self, shard: int) -> int:
         """Where the last frame of a shard ends."""
         if shard not in self._ends:
             index = self.index(shard)
             end = index.stamp[0]
-            if index.compression != "none" and len(index.offsets):
+            if index.is_front_only:
+                end = index.stream_bytes or rebuilt_index(self._shards.paths[shard]).stream_bytes or 0
+            elif index.compression != "none" and len(index):
                 last = int(self._shards.starts[shard + 1]) - 1
                 gathered = self._shards.gather(np.array([last], np.int64), _core.Pool(0))
-                end = int(index.offsets[-1]) + gathered.size_bytes
+                end = int(index.begins(np.array([len(index) - 1]))[0]) + gathered.size_bytes
             self._ends[shard] = end
         return self._ends[shard]
 
@@ -200,7 +197,7 @@ class Copying:
         size_bytes = int(lengths.sum())
         index = self._index_of(shard)
         if in_a_row and index.compression == "none":
-            frames = self._read(shard, int(index.offsets[record]), size_bytes)
+            frames = self._read(shard, int(index.begins(np.array([record]))[0]), size_bytes)
         else:
             gathered = shards.gather(ids, self._pool)
             frames = memoryview(gathered.slab.view())[: gathered.size_bytes]
@@ -236,7 +233,8 @@ class Copying:
         shards = self._records.shards
         shard, record = (int(one[0]) for one in shards.locate(np.array([number], np.int64)))
         index = self._records.frames.index(shard)
-        failure = damage(shards.paths[shard], record, int(index.offsets[record]), index.stamp)
+        begin = int(index.begins(np.array([record]))[0])
+        failure = damage(shards.paths[shard], record, begin, index.stamp)
         failure.location = failure.location.within(path=shards.paths[shard])
         return failure
 
@@ -246,14 +244,13 @@ class Copying:
             return pa.table({})
         shards, records = self._records.shards.locate(ids)
         used = _different(shards)
-        tables = [self._records.frames.index(shard).table for shard in used]
-        if any(table is None or not set(self._index) <= set(table.column_names) for table in tables):
+        indexes = [self._records.frames.index(shard) for shard in used]
+        if not all(index.has_columns(self._index) for index in indexes):
             return None
         parts = []
-        for shard, table in zip(used, tables, strict=True):
-            assert table is not None
+        for shard, index in zip(used, indexes, strict=True):
             mine = records if len(used) == 1 else records[shards == shard]
-            parts.append(_rows(table.select(list(self._index)), mine))
+            parts.append(_rows(index, self._index, mine))
         together = pa.concat_tables(parts, promote_options="permissive")
         if len(used) > 1:
             back = np.empty(len(ids), np.int64)
@@ -284,11 +281,16 @@ def _different(shards: Ids) -> list[int]:
     return found
 
 
-def _rows(table: pa.Table, numbers: Ids) -> pa.Table:
+def _rows(index: ShardIndex, names: Sequence[str], numbers: Ids) -> pa.Table:
     """Some lines of an index; where they follow each other, without looking at each."""
-    if len(numbers) == int(numbers[-1]) - int(numbers[0]) + 1 and bool((np.diff(numbers) == 1).all()):
-        return table.slice(int(numbers[0]), len(numbers))
-    return table.take(pa.array(numbers))
+    chunks = numbers // CHUNK_RECORDS
+    used = _different(chunks)
+    table = pa.Table.from_batches([index.columns(number, names) for number in used])
+    # Their numbers in what was put together: a chunk is full, or it is the last.
+    places = np.searchsorted(np.array(used), chunks) * CHUNK_RECORDS + numbers % CHUNK_RECORDS
+    if bool((np.diff(places) == 1).all()):
+        return table.slice(int(places[0]), len(places))
+    return table.take(pa.array(places))
 
 
 def _windows(lengths: Any) -> Iterator[tuple[int, int]]:

@@ -21,7 +21,7 @@ from rekord.layouts.base import Layout, Verify
 from rekord.schema import Schema
 from rekord.sources.base import Facts, Source
 
-FORMAT = 1
+FORMAT = 2
 """Of the plan and the manifest; another number means other bytes."""
 
 _DEEPEST = 6  # how far the values that a function carries are followed

@@ -31,24 +31,18 @@ import msgspec
 
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.storage.files import LOCAL, Storage, write_error
+from rekord.storage.files import LOCAL, Storage, read_file, write_error
 
 _Done = TypeVar("_Done", bound=msgspec.Struct)
 _TEMPORARY = ".tmp"
+_MOST_BYTES = 1 << 34
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError)
 _ELSEWHERE = "spills"  # the file that says where they are when they are not in map/
 
 
 def read_bytes(storage: Storage, path: str) -> bytes:
-    """The whole of a small file of ours."""
-    with storage.open_read(path) as file:
-        data = bytearray(file.size_bytes)
-        filled = 0
-        while filled < len(data):
-            count = file.readinto(memoryview(data)[filled:])
-            if not count:
-                break
-            filled += count
-        return bytes(data[:filled])
+    """The whole of a file of ours."""
+    return read_file(path, storage, most_bytes=_MOST_BYTES)
 
 
 def exists(storage: Storage, path: str) -> bool:
@@ -109,7 +103,7 @@ class Staging:
 
     def plan(self) -> dict[str, Any]:
         """The plan that this staging belongs to; empty where none was written."""
-        with suppress(DatasetError, msgspec.DecodeError):
+        with suppress(DatasetError, *_UNREADABLE):
             document = msgspec.json.decode(read_bytes(self.storage, self._plan_path))
             if isinstance(document, dict):
                 return document
@@ -155,7 +149,7 @@ class Staging:
             if checksum != _checksum(body).encode():
                 return None
             return msgspec.json.decode(body, type=kind)
-        except (DatasetError, msgspec.DecodeError):
+        except (DatasetError, *_UNREADABLE):
             return None
 
     def size_of(self, path: str) -> int:

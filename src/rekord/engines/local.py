@@ -42,11 +42,15 @@ class Workers:
     def __init__(self, count: int) -> None:
         self.count = count
         self._pool: Any = None
+        self._turns: Turns | None = None
 
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, kind: Any, failure: Any, trace: Any) -> None:
+        # Threads end here, not when somebody lets go of the generator below: that may be a finalizer.
+        if self._turns is not None:
+            self._turns.stop()
         # Nobody waits for their results any more: they need not be asked, nor waited for while they start.
         self._forget()
 
@@ -64,7 +68,7 @@ class Workers:
         `function` runs in other processes, `inline` in this one; both take the arguments of a call. With `threads`
         several run in this one at once. If `patient`, no process is started unless there is enough to do for it.
         """
-        turns = Turns(calls)
+        turns = self._turns = Turns(calls)
         others = min(self.count, len(calls)) - 1
         losses = 0
         try:

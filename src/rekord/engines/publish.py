@@ -13,17 +13,20 @@ import msgspec
 import pyarrow as pa
 
 from rekord import _core
-from rekord.dataset.index import BLOCK_BYTES
+from rekord.dataset.index import BLOCK_BYTES, CHUNK_RECORDS
 from rekord.dataset.manifest import (
+    CHECKSUM,
     FOLDER,
     FORMAT,
     MANIFEST,
+    IndexChecksums,
     Manifest,
     Origin,
     Shards,
     SplitPart,
     manifest_path,
     read_manifest,
+    tagged,
 )
 from rekord.engines.job import Job, Plan
 from rekord.engines.journal import Staging, exists, read_bytes, remove_tree
@@ -96,7 +99,12 @@ def split_part(template: str, compression: str, done: Sequence[ShardDone]) -> Sp
         shards=Shards(
             records=[shard.records for shard in done],
             bytes=[shard.file_bytes for shard in done],
-            sha256=[shard.sha256 for shard in done],
+            digest=[shard.digest for shard in done],
+            index=IndexChecksums(
+                checksum=CHECKSUM,
+                chunk_records=CHUNK_RECORDS,
+                values=[checksum for shard in done for checksum in shard.index],
+            ),
         ),
     )
 
@@ -118,8 +126,13 @@ def write_companions(
         if count:
             _concatenate(staging, parts, kind, os.path.join(ours, name))
     blocks = os.path.join(ours, "blocks")
+    splits = {}
     for name, done in shards.items():
-        staging.write(os.path.join(blocks, f"{name}.arrow"), _block_list(done), sync=True)
+        listed = _block_list(done)
+        staging.write(os.path.join(blocks, f"{name}.arrow"), listed, sync=True)
+        digest = tagged(hashlib.sha256(listed).hexdigest())
+        splits[name] = msgspec.structs.replace(manifest.splits[name], blocks=digest)
+    manifest = msgspec.structs.replace(manifest, splits=splits)
     files = companions(manifest)
     for name, data in files.items():
         staging.write(os.path.join(staging.out, name), data, sync=True)

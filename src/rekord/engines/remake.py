@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,12 +19,14 @@ import pyarrow as pa
 from rekord import _core
 from rekord.codec.batch import encoded_batches
 from rekord.codec.plan import compile_plan
+from rekord.dataset.compact_manifest import listed_shard
 from rekord.dataset.finish import Batch
-from rekord.dataset.index import blocks_of, index_path, read_index_file
+from rekord.dataset.index import blocks_of, index_path
 from rekord.dataset.indexed import IndexedDecoder
-from rekord.dataset.manifest import FORMAT, Manifest, Origin, shard_name
+from rekord.dataset.manifest import FORMAT, Manifest, Origin, SplitPart, shard_name
 from rekord.dataset.order import Ids
-from rekord.dataset.shard_index import stamp_of
+from rekord.dataset.shard_index import shard_index, stamp_of
+from rekord.dataset.unpacked import Unpacked
 from rekord.engines.conversion import Watch
 from rekord.engines.copied import Buffers, Copying, Records, Stretch
 from rekord.engines.encoding import decoded_columns
@@ -126,12 +128,14 @@ class Remade:
     nothing_to_do: bool = False
 
 
-def kept_shard(records: Records, shard: int, sha256: str, index: Sequence[str]) -> NewShard:
+def kept_shard(records: Records, shard: int, part: SplitPart, index: Sequence[str]) -> NewShard:
     """A whole shard of existing ones: linked where its index has all that the new one is to have, else copied."""
     path, begin = records.shards.paths[shard], int(records.shards.starts[shard])
     end = int(records.shards.starts[shard + 1])
-    file = None if is_remote(path) else read_index_file(index_path(path))
-    if file is None or len(file.offsets) != end - begin or not set(index) <= set(file.table.column_names):
+    listed = None if is_remote(path) else listed_shard(path)
+    checksums = None if listed is None or listed.expected is None else listed.expected.checksums
+    found = records.frames.index(shard)
+    if checksums is None or found.origin != "written" or not found.has_columns(index if end > begin else ()):
         return Copied(Stretch(records, begin, end))
     return Linked(
         path,
@@ -139,9 +143,10 @@ def kept_shard(records: Records, shard: int, sha256: str, index: Sequence[str]) 
             records=end - begin,
             framed_bytes=records.frames.end(shard),
             file_bytes=stamp_of(path)[0],
-            sha256=sha256,
-            classes=file.told.classes,
-            blocks=blocks_of(file.offsets.astype(np.int64)),
+            digest=part.shards.digest[shard],
+            index=list(checksums),
+            classes=found.classes,
+            blocks=blocks_of(found.offsets.astype(np.int64)),
         ),
     )
 
@@ -167,6 +172,19 @@ def remake(wanted: Remake, watch: Watch | None = None) -> Remade:
             raise
 
 
+def unpacked_bytes(wanted: Remake) -> int:
+    """About how much room is needed meanwhile, for what can only be read from its front."""
+    copied = [one for split in wanted.splits.values() for one in split.shards if not isinstance(one, Linked)]
+    found = {id(one.stretch.records.shards): one.stretch.records for one in copied}
+    return sum(
+        records.frames.end(shard)
+        for records in found.values()
+        if not records.shards.is_told
+        for shard, path in enumerate(records.shards.paths)
+        if shard_index(path).is_front_only
+    )
+
+
 class _Run:
     def __init__(self, wanted: Remake, staging: Staging, watch: Watch | None) -> None:
         self._wanted = wanted
@@ -187,7 +205,10 @@ class _Run:
         calls = [(i, place) for i, place in enumerate(left)]
         # Bytes are read, checked, hashed and written without Python's lock: threads will do. While one of them
         # waits for the disk another one works.
-        with Workers(wanted.workers if wanted.workers == 1 else 2 * wanted.workers) as workers:
+        with (
+            self._unpacking([wanted.splits[name].shards[number] for name, number in left]),
+            Workers(wanted.workers if wanted.workers == 1 else 2 * wanted.workers) as workers,
+        ):
             for i, result in workers.run(None, self._shard, calls, threads=True):
                 if isinstance(result, Exception):
                     raise result
@@ -199,6 +220,20 @@ class _Run:
         show(self._staging, out)
         linked = sum(isinstance(one, Linked) for split in wanted.splits.values() for one in split.shards)
         return Remade(manifest=manifest, linked=linked, written=len(places) - linked, resumed_shards=resumed)
+
+    @contextmanager
+    def _unpacking(self, new: Sequence[NewShard]) -> Iterator[None]:
+        """Let the shards that records are copied from be read in any order."""
+        unpacked = Unpacked(self._staging.spills, self._wanted.storage)
+        read = {id(one.stretch.records.shards): one for one in new if not isinstance(one, Linked)}
+        with ExitStack() as stack:
+            for one in read.values():
+                stack.enter_context(one.stretch.records.shards.unpacking(unpacked))
+            try:
+                yield
+            except BaseException:
+                unpacked.remove()  # else they go with the staging folder
+                raise
 
     def _manifest(self, shards: Mapping[str, Sequence[ShardDone]]) -> Manifest:
         wanted = self._wanted

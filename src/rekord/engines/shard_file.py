@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from rekord.dataset.index import index_file
-from rekord.dataset.manifest import FOLDER
+from rekord.dataset.manifest import FOLDER, Count, tagged
 from rekord.engines.journal import Staging
 from rekord.engines.memory import LARGE_BYTES, give_back
 from rekord.errors import RekordError
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 class ShardDone(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a shard when it is finished."""
 
-    records: int
-    framed_bytes: int
-    file_bytes: int
-    sha256: str
-    classes: dict[str, dict[str, int]]  # of each Label column: records by class id
-    blocks: list[list[int]]  # [record, offset] of some records, for readers that begin in the middle
+    records: Count
+    framed_bytes: Count
+    file_bytes: Count
+    digest: str  # algorithm:hex
+    index: list[Count]  # the checksums of the index
+    classes: dict[str, dict[str, Count]]  # of each Label column: records by class id
+    blocks: list[
+        tuple[Count, Count]
+    ]  # [record, offset] of some records, for readers that begin in the middle
 
 
 class ShardFile:
@@ -86,18 +89,20 @@ class ShardFile:
         self._output.finish()
         self._file.fsync()
         offsets = np.cumsum(lengths) - lengths
-        data, classes, blocks = index_file(schema, index, offsets, tables, self._sink.flush_points)
+        digest = tagged(self._output.sha256())
+        made = index_file(schema, index, offsets, tables, self._sink.flush_points, digest)
         staging = self._staging
         staging.storage.rename(self._temporary, self._path)
         self._complete = True
-        staging.write(index_place(staging, self._name), data, sync=True)
+        staging.write(index_place(staging, self._name), made.data, sync=True)
         done = ShardDone(
             records=len(lengths),
             framed_bytes=int(lengths.sum()),
             file_bytes=self._output.n_bytes,
-            sha256=self._output.sha256(),
-            classes=classes,
-            blocks=blocks,
+            digest=digest,
+            index=made.checksums,
+            classes=made.classes,
+            blocks=made.blocks,
         )
         staging.write_done(done_path, done)
         if done.file_bytes >= LARGE_BYTES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -271,7 +272,11 @@ def read_index(path: str) -> pa.Table | None:
     """The index of a part, mapped and not read; None where it has no rows, or is not there whole."""
     try:
         return pa.ipc.open_file(pa.memory_map(os.fsencode(path))).read_all()
-    except (OSError, pa.ArrowInvalid):
+    except pa.ArrowInvalid:
+        return None
+    except OSError as failure:
+        if failure.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise  # it is whole, and cannot be opened now
         return None
 
 

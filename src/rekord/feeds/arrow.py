@@ -51,8 +51,9 @@ def _alike(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     """The batches of a split have one schema, unless a function that was applied to them gives several."""
     for batch in batches:
         if not batch.schema.equals(schema):
-            differ = [name for name in batch.schema.names if name not in schema.names]
-            differ += [field.name for field in schema if field not in list(batch.schema)]
+            known, fields = set(schema.names), set(batch.schema)
+            differ = [name for name in batch.schema.names if name not in known]
+            differ += [field.name for field in schema if field not in fields]
             raise _no_table(
                 f"`{differ[0]}` is not the same in all batches"[:90] if differ else "columns change places"
             )

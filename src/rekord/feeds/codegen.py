@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rekord.dataset.dataset import Dataset
+from rekord.dataset.foreign_index import index_root
 from rekord.dataset.shard_index import compression_of
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Boxes, Feature, Image, Label, Mask, Schema, Tensor, Text
+from rekord.schema import Boxes, Feature, Image, Label, Mask, Schema, Sparse, Tensor, Text
 from rekord.schema.dtypes import dtype_name
 from rekord.schema.spec import (
     FixedLen,
@@ -34,6 +35,13 @@ _MOST_LISTED = 8
 _MOST_NAMES = 1000
 _NUMBERED = re.compile(r"\d{5}(?=-of-\d{5})")
 _TF_COMPRESSION = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
+_DALI_TYPES = {
+    "bool": "BOOL",
+    "float16": "FLOAT16",
+    "float32": "FLOAT",
+    "float64": "FLOAT64",
+    **{f"{sign}int{bits}": f"{sign}int{bits}".upper() for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
 _RAW = (
     "uint8",
     "uint16",
@@ -176,21 +184,29 @@ def _dali(dataset: Dataset, path: str) -> Iterable[str]:
         raise _not_for("DALI", "Examples", "SequenceExamples", path)
     if any(kind != "none" for kind in _compressions(dataset).values()):
         raise _not_for("DALI", "files without compression", "compressed files", path)
-    keys = {
-        key: (feature, dtype)
-        for name, feature in spec.items()
-        for key, dtype in record_keys(name, feature).items()
-    }
-    yield "# Index files first, beside the data:  rekord index PATH --format dali"
-    yield "from nvidia.dali import fn, pipeline_def"
+    columns = {column: _dali_column(column, feature, spec) for column, feature in schema.context.items()}
+    if not any(column.features for column in columns.values()):
+        raise _not_for("DALI", "a column that it can read", "lists of strings and optional columns", path)
+    after = [line for column in columns.values() for line in column.after]
+    yield "# Index files first, into the folder index-dali:  rekord index PATH --format dali"
+    yield "from pathlib import Path"
+    yield ""
+    yield f"from nvidia.dali import fn, pipeline_def{', types' if any('types.' in line for line in after) else ''}"
     yield "from nvidia.dali import tfrecord as tfrec"
     yield ""
+    root = index_root(path, [file for split in dataset.splits.values() for file in split.paths])
+    yield f"ROOT = {_text(root or '.')}"
     yield from _files(dataset)
     yield from _classes(schema)
     yield "FEATURES = {"
-    for key, (feature, dtype) in keys.items():
-        yield f"    {_text(key)}: {_dali_feature(feature, dtype)},"
+    for column in columns.values():
+        for key, written in column.features.items():
+            yield f"    {_text(key)}: {written},"
     yield "}"
+    for reason in sorted({column.left_out for column in columns.values() if column.left_out}):
+        names = [name for name, column in columns.items() if column.left_out == reason]
+        yield f"# Left out: {reason}."
+        yield f"#   {', '.join(map(_text, names))}"
     yield ""
     yield ""
     yield "@pipeline_def"
@@ -198,18 +214,12 @@ def _dali(dataset: Dataset, path: str) -> Iterable[str]:
     yield "    files = FILES[split]"
     yield "    columns = fn.readers.tfrecord("
     yield "        path=files,"
-    yield '        index_path=[f"{file}.idx" for file in files],'
+    yield '        index_path=[f"{ROOT}/index-dali/{Path(file).relative_to(ROOT)}.idx" for file in files],'
     yield "        features=FEATURES,"
     yield "        random_shuffle=True,"
     yield '        name="reader",'
     yield "    )"
-    pictures = [
-        feature.key or column
-        for column, feature in schema.context.items()
-        if isinstance(feature, (Image, Mask)) and not feature.optional
-    ]
-    for key in pictures:
-        yield f"    columns[{_text(key)}] = fn.decoders.image(columns[{_text(key)}])"
+    yield from after
     yield "    return tuple(columns[key] for key in FEATURES)"
     yield ""
     yield ""
@@ -219,14 +229,77 @@ def _dali(dataset: Dataset, path: str) -> Iterable[str]:
     yield "    print(dict(zip(FEATURES, pipe.run())))"
 
 
-def _dali_feature(feature: SpecFeature, dtype: str) -> str:
-    kind = f"tfrec.{dtype}"
-    empty = {"int64": "0", "float32": "0.0", "string": '""'}[dtype]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DaliColumn:
+    """What DALI makes of a column: the features by key, and the lines that follow; or why it is left out."""
+
+    features: dict[str, str] = field(default_factory=dict)
+    after: tuple[str, ...] = ()
+    left_out: str | None = None
+
+
+def _dali_column(column: str, feature: Feature, spec: Spec) -> _DaliColumn:
+    kinds = {key: (one, dtype) for name, one in spec.items() for key, dtype in record_keys(name, one).items()}
+    keys = {key: kinds[key] for key in feature.record_keys(column)}
+    if feature.optional:
+        return _DaliColumn(left_out="what DALI gives where a record lacks the key is not defined")
+    if any(dtype == "string" and not _is_scalar(one) for one, dtype in keys.values()):
+        return _DaliColumn(left_out="DALI has no lists of strings")
+    inner = () if isinstance(feature, (Boxes, Sparse, Tensor)) else feature.shape[1:]
+    features = {
+        key: _dali_feature(one, dtype, () if None in inner else inner) for key, (one, dtype) in keys.items()
+    }
+    return _DaliColumn(features=features, after=tuple(_dali_after(column, feature)))
+
+
+def _dali_after(column: str, feature: Feature) -> Iterable[str]:
+    """What DALI's reader leaves to be done: images, masks, raw bytes that are tensors, lists that vary inside."""
+    key = _text(feature.key or column)
+    if isinstance(feature, Image):
+        form = {None: "RGB", 1: "GRAY", 3: "RGB"}.get(feature.channels, "ANY_DATA")
+        if feature.format == "gif":
+            yield f"    # columns[{key}] is encoded: DALI has no decoder of GIF."
+        else:
+            yield from _dali_decoded(key, form)
+    elif isinstance(feature, Mask):
+        if max(feature.classes - 1, feature.ignore or 0) > 255:
+            yield f"    # columns[{key}] is encoded: class ids above 255 need dtype=types.UINT16 for 16-bit files."
+        else:
+            yield "    # height x width x 1, the ids of classes"
+            yield from _dali_decoded(key, "GRAY")
+    elif isinstance(feature, Tensor):
+        kind = _DALI_TYPES.get(dtype_name(feature.dtype))
+        if kind is None or list(feature.shape).count(None) > 1 or 0 in feature.shape:
+            yield f"    # columns[{key}] is raw bytes."
+        else:
+            sizes = [-1 if size is None else size for size in feature.shape]
+            yield f"    columns[{key}] = fn.reinterpret(columns[{key}], dtype=types.{kind}, shape={sizes})"
+    elif _varies_inside(feature):
+        sizes = [-1 if size is None else size for size in feature.shape]
+        yield f"    # columns[{key}] is flat: the shape of a value is {sizes}."
+    elif isinstance(feature, Text):
+        yield f"    # columns[{key}]: the bytes of a text, as uint8."
+
+
+def _dali_decoded(key: str, form: str) -> Iterable[str]:
+    yield f"    columns[{key}] = fn.decoders.image("
+    # As TensorFlow does: boxes and masks are those of the pixels as stored.
+    yield f"        columns[{key}], output_type=types.{form}, adjust_orientation=False"
+    yield "    )"
+
+
+def _is_scalar(feature: SpecFeature) -> bool:
+    return isinstance(feature, FixedLen) and not feature.shape
+
+
+def _dali_feature(feature: SpecFeature, dtype: str, inner: tuple[int | None, ...]) -> str:
+    # DALI wants a value for records that lack the key, and does not use it. Records that rekord writes have the keys
+    # of all columns that are not optional, those with a default too.
+    kind, unused = f"tfrec.{dtype}", {"int64": "0", "float32": "0.0", "string": '""'}[dtype]
     if isinstance(feature, FixedLen):
-        # DALI has one value for all places. Of texts and of several values only the usual one can be said so.
-        plain = isinstance(feature.default, (int, float)) and not feature.shape
-        return f"tfrec.FixedLenFeature({list(feature.shape)}, {kind}, {feature.default if plain else empty})"
-    return f"tfrec.VarLenFeature({kind}, {empty})"
+        return f"tfrec.FixedLenFeature({list(feature.shape)}, {kind}, {unused})"
+    shape = f"{list(inner)}, " if inner else ""
+    return f"tfrec.VarLenFeature({shape}{kind}, {unused})"
 
 
 def _spark(dataset: Dataset, path: str) -> Iterable[str]:
@@ -235,8 +308,10 @@ def _spark(dataset: Dataset, path: str) -> Iterable[str]:
     context, steps = (spec.context, spec.steps) if isinstance(spec, SequenceSpec) else (spec, {})
     fields = [*_spark_fields(schema.context, context, 0), *_spark_fields(schema.steps, steps, 1)]
     names = ["ArrayType", "BinaryType", "FloatType", "LongType", "StringType", "StructField", "StructType"]
-    used = [name for name in names if name.startswith("Struct") or any(name in field for field in fields)]
-    yield "# Needs the package spark-tfrecord:"
+    used = [name for name in names if name.startswith("Struct") or any(name in one for one in fields)]
+    yield "# Needs the package spark-tfrecord, for the Scala that Spark is built with: 2.13 for Spark 4."
+    yield "#   spark-submit --packages com.linkedin.sparktfrecord:spark-tfrecord_2.13:0.7.0 THIS_FILE"
+    yield "# Spark 3.5, which this version of the package is made for, is mostly built with Scala 2.12:"
     yield "#   spark-submit --packages com.linkedin.sparktfrecord:spark-tfrecord_2.12:0.7.0 THIS_FILE"
     yield "from pyspark.sql import SparkSession"
     yield f"from pyspark.sql.types import {', '.join(used)}"
@@ -244,8 +319,8 @@ def _spark(dataset: Dataset, path: str) -> Iterable[str]:
     yield from _files(dataset)
     yield from _classes(schema)
     yield "SCHEMA = StructType(["
-    for field in fields:
-        yield f"    {field},"
+    for one in fields:
+        yield f"    {one},"
     yield "])"
     yield ""
     yield ""

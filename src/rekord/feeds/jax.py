@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -11,9 +12,10 @@ import numpy as np
 from rekord.codec.columns import Column, Ragged, SparseColumn
 from rekord.dataset.batches import Request
 from rekord.dataset.finish import Batch
+from rekord.dataset.loader import Reading
 from rekord.dataset.steps import Remainder
 from rekord.errors import RekordError, error, located
-from rekord.feeds.progress import Feed, Made, Start, counted
+from rekord.feeds.progress import Feed
 from rekord.feeds.ranks import Rank, chosen_ranks
 from rekord.feeds.tensors import Array, converted, framework, is_pictures
 from rekord.location import Location
@@ -49,7 +51,7 @@ def to_jax(
     prefetch: int,
     threads: int | None,
 ) -> Feed:
-    """An iterator over batches of jax arrays; with a sharding, over global batches of all processes."""
+    """Batches of jax arrays; with a sharding, global batches of all processes."""
     jax = framework("jax", "to_jax", "jax")
     number, size, rest = chosen_ranks(
         rank, world, remainder, lambda: _processes(jax), start="jax.distributed.initialize(…)"
@@ -75,40 +77,40 @@ def to_jax(
         threads=threads,
     )
     put = _placer(jax, sharding, device)
-    return Feed(request, _starting(put, sharded=sharding is not None))
+    return JaxFeed(request, partial(_placed, put=put, sharded=sharding is not None))
 
 
-def _starting(put: Put, *, sharded: bool) -> Start:
-    def start(request: Request, epoch: int, consumed: int) -> Iterator[Made]:
-        placed = (
-            (_placed(batch, put, sharded=sharded), after)
-            for batch, after in counted(request, epoch, consumed)
-        )
+class JaxFeed(Feed):
+    """Batches of jax arrays."""
+
+    def _read(self, request: Request, epoch: int, consumed: int) -> Reading[dict[str, Any]]:
         # jax copies to a device in the background, if one asks for it before it is needed.
-        return _ahead(placed, 1 if request.prefetch else 0)
-
-    return start
+        return _Ahead(super()._read(request, epoch, consumed), 1 if request.prefetch else 0)
 
 
-def _ahead(made: Iterator[Made], count: int) -> Iterator[Made]:
-    """The same, with so many begun before they are asked for. A failure waits until what came before is delivered."""
-    waiting: deque[Made] = deque()
-    failure: Exception | None = None
-    ended = False
-    while True:
-        while not ended and len(waiting) <= count:
+class _Ahead:
+    """The same, with `count` batches begun before they are asked for. A failure comes after what was before it."""
+
+    def __init__(self, reading: Reading[dict[str, Any]], count: int) -> None:
+        self._reading = reading
+        self._count = count
+        self._waiting: deque[tuple[dict[str, Any], int]] = deque()
+        self._end: Exception | None = None
+
+    def __next__(self) -> tuple[dict[str, Any], int]:
+        while self._end is None and len(self._waiting) <= self._count:
             try:
-                waiting.append(next(made))
-            except StopIteration:
-                ended = True
-            except Exception as raised:
-                failure, ended = raised, True
-        if waiting:
-            yield waiting.popleft()
-        elif failure is not None:
-            raise failure
-        else:
-            return
+                self._waiting.append(next(self._reading))
+            except Exception as raised:  # StopIteration too
+                self._end = raised
+        if self._waiting:
+            return self._waiting.popleft()
+        assert self._end is not None
+        raise self._end
+
+    def close(self) -> None:
+        self._waiting.clear()
+        self._reading.close()
 
 
 def _placed(batch: Batch, put: Put, *, sharded: bool) -> dict[str, Any]:

@@ -11,20 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rekord.feeds.sql_engine import (
-    MOST_COLUMNS,
-    Runner,
-    check_statement,
-    connect,
-    duckdb,
-    explained,
-    no_table,
-    too_wide,
-)
+from rekord.errors import RekordError, error
+from rekord.feeds.sql_engine import Runner, check_statement, connect, duckdb, explained, no_table
 from rekord.feeds.sql_plan import choose_records, planned
 from rekord.feeds.sql_simple import Simple, simple_query
-from rekord.feeds.sql_tables import Part, Table, quoted_text, record_kinds, table_columns
-from rekord.schema import Label
+from rekord.feeds.sql_tables import Part, Table, quoted, quoted_text, record_kinds, table_columns
+from rekord.schema import Label, Schema
+from rekord.schema.refuse import near_miss
 from rekord.storage.remote import is_remote
 
 if TYPE_CHECKING:
@@ -37,6 +30,11 @@ _ROWS, _LARGE_ROWS = 8192, 256
 """Of a batch of the answer; few where a row may hold a picture."""
 _SHORT_BYTES = 2 << 30
 """What is not read in a moment is read on another thread, so that Ctrl-C is heard."""
+MOST_COLUMNS = 10_000
+"""Of a table that DuckDB is given whole: it takes half a millisecond and 50 kB for each, several times over."""
+_WITHOUT_ARROW_TYPE = ("bignum", "bit", "time with time zone", "uhugeint", "varint")
+_NESTED = ("array", "list", "map", "struct", "tuple", "union")
+_COMPARED_WORDS = 8
 _LISTS_TABLES = re.compile(r"_tables\b|_views\b|_columns\b|information_schema", re.IGNORECASE)
 _SHOWS_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 
@@ -55,7 +53,7 @@ class Answer:
         self.rows = 0  # that were given so far
         try:
             self._sql = check_statement(self._connection, sql)
-            self._relation = self._prepared(splits)
+            self._relation = _for_arrow(self._prepared(splits))
         except BaseException as failure:
             self.close()
             raise self._told(failure) from None
@@ -117,7 +115,7 @@ class Answer:
             if not simple.filtered or not any(map(narrow.reads, narrow.parts)):
                 return self._connection.sql(self._sql)
         else:
-            self._register(_asked(splits, names, self._sql))
+            self._register(_asked(splits, names, self._sql, simple))
         self._follow_plan(list(names))
         return self._connection.sql(self._sql)
 
@@ -184,10 +182,12 @@ def _names(splits: Sequence[Split]) -> dict[str, Sequence[Split]]:
     return tables
 
 
-def _asked(splits: Sequence[Split], names: dict[str, Sequence[Split]], sql: str) -> list[Table]:
+def _asked(
+    splits: Sequence[Split], names: dict[str, Sequence[Split]], sql: str, simple: Simple | None
+) -> list[Table]:
     """The tables that a query names, with all of their columns."""
     if splits[0]._map is None and len(splits[0].schema) > MOST_COLUMNS:
-        raise too_wide(list(splits[0].schema))
+        raise _too_many_columns(splits[0].schema, simple)
     kinds = record_kinds(splits[0])
     columns = table_columns(dict(splits[0].schema.items()) if splits[0]._map is None else None, kinds, sql)
     parts = {id(split): Part(split, kinds) for split in splits}
@@ -226,6 +226,21 @@ def _narrow(
     return Table(0, simple.table, [Part(split, kinds) for split in within[0]], columns)
 
 
+def _too_many_columns(schema: Schema, simple: Simple | None) -> RekordError:
+    """The error for a query that needs a table whole, or may; where it names a column wrongly, that is why."""
+    known = {name.casefold() for name in schema}
+    unknown = [] if simple is None else sorted(simple.words - simple.given - known)
+    near = {word: near_miss(word, schema) for word in unknown[:_COMPARED_WORDS]}
+    return error(
+        "U680",
+        "a table has too many columns for this query",
+        expected=f"at most {MOST_COLUMNS:,} columns, or a query over one table that names the columns it needs",
+        found=f"{len(schema):,} columns",
+        likely=next((f"`{name}` is meant by `{word[:60]}`" for word, name in near.items() if name), None),
+        do="rekord infer PATH      (lists the columns), then: select COLUMN, COLUMN from records",
+    )
+
+
 def _is_short(table: Table) -> bool:
     """Whether all files of a table are read in a moment."""
     paths = [path for part in table.parts for path in part.split.paths]
@@ -233,6 +248,25 @@ def _is_short(table: Table) -> bool:
         return not any(map(is_remote, paths)) and sum(map(os.path.getsize, paths)) <= _SHORT_BYTES
     except OSError:
         return False  # it is said when the file is read
+
+
+def _for_arrow(answer: Any) -> Any:
+    """An answer with text in place of what Arrow has no type for: DuckDB would hand over other values, or bytes."""
+    if not any(map(_has_no_arrow_type, answer.types)):
+        return answer
+    return answer.project(
+        ", ".join(
+            f"#{place}::varchar as {quoted(name)}" if _has_no_arrow_type(kind) else f"#{place}"
+            for place, (name, kind) in enumerate(zip(answer.columns, answer.types, strict=True), 1)
+        )
+    )
+
+
+def _has_no_arrow_type(kind: Any) -> bool:
+    return kind.id in _WITHOUT_ARROW_TYPE or (
+        kind.id in _NESTED
+        and any(_has_no_arrow_type(child) for _, child in kind.children if not isinstance(child, int))
+    )
 
 
 def _is_large(kind: Any) -> bool:

@@ -8,20 +8,21 @@ import re
 import secrets
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from threading import Lock, current_thread, main_thread
 from typing import Any
 
 from rekord.errors import RekordError, error
 from rekord.schema.refuse import near_miss
+from rekord.storage.limits import check_address_space, check_working_directory, out_of_memory, refused
 
 _EXAMPLE = 'rekord query PATH "select label, count(*) from records group by 1"'
 _SHOWN, _OF_DATA = 200, 60
-MOST_COLUMNS = 4096
-"""As many as `check` takes for names of columns. The time that DuckDB needs to plan grows with their square."""
 _AT = re.compile(r"^LINE \d+: ", re.MULTILINE)
 _PHYSICAL = re.compile(r"\brk(\d+)c(\d+)\b")
+_ADDRESS_SPACE_BYTES = 768 << 20
+"""What DuckDB reserves for its threads as it opens a database. With less it crashes."""
 
 _databases: dict[int, Any] = {}
 _lock = Lock()
@@ -32,7 +33,7 @@ def duckdb() -> Any:
     try:
         import duckdb as package
     except ImportError as failure:
-        raise error(
+        raise refused(failure) or error(
             "U602",
             "SQL needs DuckDB, which is not installed",
             expected="the package duckdb",
@@ -65,7 +66,10 @@ def _new_database() -> Any:
         "threads": 1,
         "temp_directory": spill,
     }
-    database = duckdb().connect(":memory:", config=settings)
+    package = duckdb()
+    check_working_directory()
+    check_address_space(_ADDRESS_SPACE_BYTES, "DuckDB")
+    database = package.connect(":memory:", config=settings)
     database.execute("set lock_configuration = true")
     return database
 
@@ -98,20 +102,33 @@ class Runner:
             return call()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="rekord-query")
-        running = self._thread.submit(call)
+        # Made before the thread knows of it: an interrupt may come while the call is being submitted.
+        running: Future[Any] = Future()
         try:
+            self._thread.submit(_complete, running, call)
             return running.result()
         except KeyboardInterrupt:
-            while not running.done():  # one that comes before the query begins is lost
+            while (
+                not running.cancel() and not running.done()
+            ):  # one that comes before the query begins is lost
                 self._connection.interrupt()
                 wait([running], timeout=0.05)
             raise
 
     def close(self) -> None:
-        """End the thread, which has nothing to do any more."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.shutdown()
+        """Let go of the thread, which has nothing to do any more and ends by itself."""
+        # Not waited for: the garbage collector closes an answer that was left behind.
+        self._thread = None
+
+
+def _complete(running: Future[Any], call: Callable[[], Any]) -> None:
+    """Make the call, unless it was cancelled, and give its result or exception to who waits for it."""
+    if not running.set_running_or_notify_cancel():
+        return
+    try:
+        running.set_result(call())
+    except BaseException as failure:
+        running.set_exception(failure)
 
 
 def check_statement(connection: Any, sql: object) -> str:
@@ -161,6 +178,8 @@ def explained(failure: Exception, names: dict[tuple[int, int], str]) -> RekordEr
     what, *more = [line.strip() for line in message.split("\n") if line.strip()] or [type(failure).__name__]
     what = re.sub(r"^[A-Z][\w ]* Error: ", "", what)
     hint = " ".join(more) or None
+    if isinstance(failure, package.OutOfMemoryException):
+        return out_of_memory(_cut(what, _SHOWN))
     if isinstance(failure, package.PermissionException):
         return error(
             "U681",
@@ -189,17 +208,6 @@ def explained(failure: Exception, names: dict[tuple[int, int], str]) -> RekordEr
 def cannot(expected: str, found: str, *, likely: str | None = None, do: str = _EXAMPLE) -> RekordError:
     """The error for a text that is no query over the records."""
     return error("U680", expected=expected, found=found, likely=likely, do=do)
-
-
-def too_wide(names: Sequence[str]) -> RekordError:
-    """The error for a query over all columns, where DuckDB would take far longer for each with their number."""
-    two = ", ".join('"' + name.replace('"', '""') + '"' for name in names[:2] if len(name) <= _OF_DATA)
-    return error(
-        "U684",
-        expected=f"at most {MOST_COLUMNS:,} columns, or a query over one table that names the columns it needs",
-        found=f"{len(names):,} columns",
-        do=f"rekord query PATH 'select {two or 'count(*)'} from records'",
-    )
 
 
 def _sayable(sql: str) -> str:

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rekord.dataset.index import CHUNK_RECORDS
 from rekord.dataset.order import Ids
 from rekord.dataset.selection import Selection, all_numbers
-from rekord.dataset.shard_index import shard_index
+from rekord.dataset.shard_index import index_mismatch
 from rekord.dataset.shards import Shards
 
-ROWS = 1 << 16
-"""Of a batch: numbers alone, so that many of them are little."""
-
-_OURS = ("offset", "order:")
+ROWS = CHUNK_RECORDS
+"""Of a batch: numbers alone, so that many of them are little; a chunk of the index."""
 
 
 class Indexed:
@@ -26,7 +25,7 @@ class Indexed:
     def __init__(self, shards: Shards, kinds: dict[str, Any]) -> None:
         self._shards = shards
         self._kinds = kinds
-        self._tables: list[Any] | None = None
+        self._known: dict[str, bool] = {}
         self._places: Any = None
 
     def has(self, names: Sequence[str]) -> bool:
@@ -35,7 +34,7 @@ class Indexed:
 
     def any_order(self) -> bool:
         """Whether any record can be read without those before it."""
-        found = [shard_index(path) for path in self._shards.paths]
+        found = map(self._shards.index, range(len(self._shards.paths)))
         return all(index.compression == "none" or index.flush_points is not None for index in found)
 
     def batches(
@@ -48,11 +47,10 @@ class Indexed:
                 yield self._at(names, all_numbers(some)), some
             return
         starts = self._shards.starts.tolist()
-        for shard, records in enumerate(self._shards.counts):
+        for shard, records in enumerate(self._shards.counts.tolist()):
             for begin in range(0, records, ROWS):
                 end = min(begin + ROWS, records)
-                table = self._loaded()[shard] if names else None
-                columns = {name: self._part(table, name, begin, end) for name in names}
+                columns = self._chunk(shard, begin // ROWS, names) if names else {}
                 yield columns, range(starts[shard] + begin, starts[shard] + end)
 
     def places(self) -> Any:
@@ -64,45 +62,43 @@ class Indexed:
         return self._places
 
     def _has(self, name: str) -> bool:
-        if name in _OURS or name.startswith(_OURS[1]):
-            return False  # names of the index itself
-        kind = self._kinds[name]
-        for table, records in zip(self._loaded(), self._shards.counts, strict=True):
-            if records and (
-                table is None
-                or name not in table.column_names
-                or table.num_rows != records
-                or not _same(table.schema.field(name).type, kind)
-            ):
-                return False
-        return True
+        if name not in self._known:
+            used = [shard for shard, records in enumerate(self._shards.counts.tolist()) if records]
+            self._known[name] = all(self._keeps(shard, name) for shard in used)
+        return self._known[name]
 
-    def _loaded(self) -> list[Any]:
-        if self._tables is None:
-            pairs = zip(self._shards.paths, self._shards.counts, strict=True)
-            self._tables = [shard_index(path, records).table for path, records in pairs]
-        return self._tables
+    def _keeps(self, shard: int, name: str) -> bool:
+        index = self._shards.index(shard)
+        return index.has_columns([name]) and _same(index.column_type(name), self._kinds[name])
+
+    def _chunk(self, shard: int, number: int, names: Sequence[str]) -> dict[str, Any]:
+        """Columns of ROWS records of a shard."""
+        index = self._shards.index(shard)
+        if not index.keeps(names):  # of another index than before
+            raise index_mismatch(index.path, "the columns of the index, as before", "an index without them")
+        found = index.columns(number, names)
+        return {name: _cast(found.column(i), self._kinds[name]) for i, name in enumerate(names)}
 
     def _at(self, names: Sequence[str], ids: Ids) -> dict[str, Any]:
         """Columns of some records, in their order."""
         if not names:
             return {}
         shards, records = self._shards.locate(ids)
-        used = np.unique(shards).tolist()
-        places = np.concatenate([np.flatnonzero(shards == shard) for shard in used])
+        used = np.unique(np.stack([shards, records // ROWS]), axis=1).T.tolist()
+        places = np.concatenate(
+            [np.flatnonzero((shards == shard) & (records // ROWS == number)) for shard, number in used]
+        )
         back = pa.array(np.argsort(places))
-        columns = {}
-        for name in names:
-            parts = [self._loaded()[shard][name].take(pa.array(records[shards == shard])) for shard in used]
-            chunks = [chunk.cast(self._kinds[name]) for part in parts for chunk in part.chunks]
-            columns[name] = pa.concat_arrays(chunks).take(back)
-        return columns
+        parts: dict[str, list[Any]] = {name: [] for name in names}
+        for shard, number in used:
+            here = pa.array(records[(shards == shard) & (records // ROWS == number)] - number * ROWS)
+            for name, column in self._chunk(shard, number, names).items():
+                parts[name].append(column.take(here))
+        return {name: pa.concat_arrays(chunks).take(back) for name, chunks in parts.items()}
 
-    def _part(self, table: Any, name: str, begin: int, end: int) -> Any:
-        column = table[name].slice(begin, end - begin)
-        joined = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-        kind = self._kinds[name]
-        return joined if joined.type == kind else joined.cast(kind)
+
+def _cast(column: Any, kind: Any) -> Any:
+    return column if column.type == kind else column.cast(kind)
 
 
 def _same(stored: Any, kind: Any) -> bool:

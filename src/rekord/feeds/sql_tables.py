@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -37,7 +38,7 @@ class Column:
     name: str
     kind: Any  # an Arrow type that DuckDB has
     record: str | None = None  # the column of the records that it is made of
-    extra: Literal["", "split", "shard", "record", "name"] = ""
+    extra: Literal["", "split", "record", "shard", "shard record", "name"] = ""
     classes: tuple[str, ...] = ()
 
 
@@ -67,15 +68,20 @@ def table_columns(schema: Mapping[str, Feature] | None, kinds: dict[str, Any], q
         return columns
     extras = [
         Column("_split", pa.string(), extra="split"),
-        Column("_shard", pa.string(), extra="shard"),
         Column("_record", pa.int64(), extra="record"),
+        Column("_shard", pa.string(), extra="shard"),
+        Column("_shard_record", pa.int64(), extra="shard record"),
     ]
     for name, feature in schema.items():
         if isinstance(feature, Label) and feature.names and pa.types.is_integer(kinds[name]):
             extras.append(Column(f"{name}_name", pa.string(), name, "name", feature.names))
-    asked = query.casefold()
-    columns += [one for one in extras if one.name.casefold() in asked and one.name.casefold() not in taken]
+    columns += [one for one in extras if one.name.casefold() not in taken and _names(query, one.name)]
     return columns
+
+
+def _names(query: str, column: str) -> bool:
+    """Whether a query may name a column: `_shard_record` does not name `_record`."""
+    return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", query, re.IGNORECASE) is not None
 
 
 @dataclass
@@ -204,7 +210,7 @@ class Table:
         where: tuple[Ids, Ids] | None = None
         for place in places:
             column = self.columns[place]
-            if column.extra in ("shard", "record") and where is None:
+            if column.extra in ("shard", "shard record") and where is None:
                 where = part.split._shards.locate(all_numbers(ids))
             if column.extra == "":
                 assert column.record is not None
@@ -215,6 +221,8 @@ class Table:
                 arrays.append(_named(columns[column.record], column.classes))
             elif column.extra == "split":
                 arrays.append(pa.repeat(pa.scalar(part.split.name), len(ids)))
+            elif column.extra == "record":
+                arrays.append(pa.array(all_numbers(ids)))
             elif column.extra == "shard":
                 assert where is not None
                 arrays.append(part.indexed.places().take(pa.array(where[0])))
@@ -225,7 +233,8 @@ class Table:
 
     def _rows(self, part: Part, names: Sequence[str]) -> int:
         """How many records make a batch: many numbers, or few pictures."""
-        kinds = [column.kind for column in self.columns if column.record in names and not column.extra]
+        read = set(names)
+        kinds = [column.kind for column in self.columns if column.record in read and not column.extra]
         if all(_width(kind) for kind in kinds):
             width = sum(_width(kind) for kind in kinds)
         else:

@@ -82,12 +82,9 @@ def _first_batch(request: Request, rows: int) -> Mapping[str, Any]:
         worker=0,
         workers=1,
     )
-    batches = Batches(alone)
-    try:
+    with iter(Batches(alone)) as batches:
         for batch in batches:
             return batch
-    finally:
-        batches.close()
     plan = request.plan()
     empty = assemble(plan, new_batch(plan, _core.Pool(0)).take(), 0)
     return empty if request.finish is None else request.finish(empty)

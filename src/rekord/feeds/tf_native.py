@@ -12,8 +12,9 @@ from rekord.codec.columns import Column
 from rekord.codec.decode import new_batch
 from rekord.codec.decoding_pictures import DecodedPictures
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.batches import Batches, Request, checked_count, going_on, state_at
-from rekord.dataset.finish import Finish
+from rekord.dataset.batches import Request, checked_count, read_batches
+from rekord.dataset.finish import Batch, Finish
+from rekord.dataset.loader import Reading
 from rekord.dataset.state import State
 from rekord.errors import RekordError, error
 from rekord.feeds.tf_boundary import Boundary
@@ -38,22 +39,22 @@ def native_dataset(tf: Any, request: Request, state: Mapping[str, Any] | None, *
     # Only what is not kept short has one length for sure; a function may have changed it too.
     rows = None if is_mapped or request.remainder == "keep" else request.batch_size
 
-    def packed(batch: dict[str, Column], ended: int) -> tuple[Any, ...]:
+    def packed(batch: dict[str, Column], begun: int) -> tuple[Any, ...]:
         if is_mapped:
             check_mapped(forms, batch)
-        return boundary.pack(batch, note=ended)
+        return boundary.pack(batch, note=begun)
 
     def batches() -> Iterator[tuple[Any, ...]]:
         return epochs.run(packed)
 
     def delivered(*tensors: Any) -> Any:
-        ended, columns = boundary.unpack(tf, tensors, rows)
+        begun, columns = boundary.unpack(tf, tensors, rows)
 
         def advance() -> Any:
-            return tf.numpy_function(epochs.advance, [ended], [], stateful=True)
+            return tf.numpy_function(epochs.advance, [begun], [], stateful=True)
 
-        # Only here, behind all that reads ahead, is it known that an epoch was seen to its end.
-        tf.cond(ended > 0, advance, tf.no_op)
+        # Only here, after all that reads ahead, is it known which batches were delivered.
+        tf.cond(begun > 0, advance, tf.no_op)
         return columns
 
     dataset = tf.data.Dataset.from_generator(batches, output_signature=boundary.signature(tf))
@@ -72,27 +73,24 @@ def native_dataset(tf: Any, request: Request, state: Mapping[str, Any] | None, *
 
 
 class Epochs:
-    """Which epoch the next iteration begins: the one after the last that was seen to its end.
+    """Which epoch the next iteration is: the one after the last of which more than the first batch was delivered.
 
-    So a look at the first batch, as Keras takes one before it trains, uses nothing up.
+    So a look at the first batch, as Keras takes one to build a model before it trains, uses no epoch up.
     """
 
     def __init__(
         self, request: Request, state: Mapping[str, Any] | None, *, one_length: bool = False
     ) -> None:
-        loaded = None if state is None else State.from_dict(state)
-        if loaded is not None:
-            request = going_on(request, loaded)
+        epoch, consumed = request.epoch, 0
+        if state is not None:
+            loaded = State.from_dict(state)
+            request, epoch, consumed = request.resume(loaded), loaded.epoch, loaded.consumed
         self._request = request
         self._one_length = one_length
         self._lock = Lock()
-        begun = Batches(request)
-        if state is not None:
-            begun.load_state_dict(state)
-        consumed = 0 if loaded is None else loaded.consumed
-        # A state at the very end of an epoch is one at the beginning of the next.
-        ended = consumed > 0 and not len(begun)
-        self._begin = (begun.epoch + 1, 0) if ended else (begun.epoch, consumed)
+        # Keras takes no epoch without a batch: a state at the very end of an epoch is one at the start of the next.
+        ended = consumed > 0 and not len(request.steps(consumed))
+        self._begin = (epoch + 1, 0) if ended else (epoch, consumed)
         self._epoch, self._consumed = self._begin
 
     @property
@@ -106,21 +104,22 @@ class Epochs:
         return len(self._request.steps(self._begin[1]))
 
     def run(self, packed: Callable[[dict[str, Column], int], tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        """One iteration: the arrays of each batch, and behind its last one how many epochs have then ended."""
+        """One iteration: the arrays of each batch, and how many epochs are begun with it, where that changes.
+
+        With the second batch of an epoch, or its only one, it counts as begun.
+        """
         with self._lock:
             epoch, consumed = self._epoch, self._consumed
-        batches = Batches(self._request)
-        batches.load_state_dict(self._state(epoch, consumed))
         try:
             if self._one_length and self.resumed and epoch != self._begin[0]:
                 raise self._ended(epoch)
-            for batch, last in _with_last(batches):
-                yield packed(batch, epoch + 1 if last else 0)
+            # Not closed here where TensorFlow lets go of this generator: that is a finalizer, which must not wait.
+            reading = read_batches(self._request, epoch, consumed)
+            for number, (batch, last) in enumerate(_with_last(reading)):
+                yield packed(batch, epoch + 1 if last or number == 1 else 0)
         except RekordError as failure:
             # TensorFlow keeps the text alone of what Python raises, and calls all but ValueErrors unknown.
             raise ValueError(failure.message) from None
-        finally:
-            batches.close()
 
     def _ended(self, epoch: int) -> RekordError:
         return error(
@@ -131,11 +130,11 @@ class Epochs:
             do=f"make another dataset for the epochs after it: to_keras(…, epoch={epoch})",
         )
 
-    def advance(self, ended: int) -> None:
-        """So many epochs were delivered to their last batch. Of two loops at once both say so."""
+    def advance(self, begun: int) -> None:
+        """So many epochs were begun. Of two loops at once both say so."""
         with self._lock:
-            if int(ended) > self._epoch:
-                self._epoch, self._consumed = int(ended), 0
+            if int(begun) > self._epoch:
+                self._epoch, self._consumed = int(begun), 0
 
     def state_after(self, batches: int) -> dict[str, Any]:
         """The state once so many batches were used, counted from the dataset's first, through all epochs.
@@ -155,20 +154,26 @@ class Epochs:
         return self._state(epoch, steps.consumed_after(left - 1) if left and len(steps) else consumed)
 
     def _state(self, epoch: int, consumed: int) -> dict[str, Any]:
-        return state_at(self._request, epoch, consumed).to_dict()
+        return self._request.state(epoch, consumed).to_dict()
 
 
-def _with_last(batches: Iterator[dict[str, Column]]) -> Iterator[tuple[dict[str, Column], bool]]:
+def _with_last(reading: Reading[Batch]) -> Iterator[tuple[Batch, bool]]:
     """Each batch, and whether it is the last; a failure comes after the batch before it."""
     failure: RekordError | None = None
-    held = next(batches, None)
-    while held is not None:
+    held: Batch | None = None
+    while True:
         try:
-            coming = next(batches, None)
+            coming: Batch | None = next(reading)[0]
+        except StopIteration:
+            coming = None
         except RekordError as raised:
             coming, failure = None, raised
-        yield held, coming is None and failure is None
+        if held is not None:
+            yield held, coming is None and failure is None
+        if coming is None:
+            break
         held = coming
+    reading.close()
     if failure is not None:
         raise failure
 

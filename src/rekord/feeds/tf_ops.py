@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from rekord.dataset.batches import Request
@@ -36,9 +37,14 @@ def check_ops(
 
 
 def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int) -> Any:
-    """The dataset: file order, or files in any order and records drawn from a buffer.
+    """The dataset: file order, or files in an order by the seed and records drawn from a buffer.
 
     A rank reads files of its own where every rank gets as many, and each `world`-th record of all files elsewhere.
+
+    tf.data service and tf.distribute share this dataset out among workers by its source, the list of files. So
+    nothing may stand between that and the reader: under dynamic sharding TensorFlow gives all files to every worker
+    once they are shuffled there. Nor may it claim a number of batches, since a worker has fewer. With ranks it is
+    shared out already, and TensorFlow is told not to do so again.
     """
     finish = request.finish if isinstance(request.finish, Finish) else None
     if not isinstance(request.recipe, FileOrder) or (finish is not None and finish.map is not None):
@@ -57,7 +63,10 @@ def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int) -> Any:
     parser = Parser.of(plan, finish)
     paths, rank, world = request.shards.paths, request.rank, request.world
     by_file = len(paths) % world == 0
-    own = paths[rank::world] if by_file else paths
+    own = list(paths[rank::world] if by_file else paths)
+    if shuffle:
+        # By this seed alone: ranks that share all files must see them in one order.
+        Random(seed).shuffle(own)
     kinds = [_COMPRESSION[compression_of(path)] for path in own]
 
     def records(path: Any, kind: Any) -> Any:
@@ -65,14 +74,11 @@ def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int) -> Any:
 
     if not shuffle and len(set(kinds)) == 1:
         # Files in a row, which is faster than an interleave of one at a time.
-        dataset = records(list(own), kinds[0])
+        dataset = records(own, kinds[0])
     else:
         dataset = tf.data.Dataset.from_tensor_slices(
             (tf.constant(own, tf.string, [len(own)]), tf.constant(kinds, tf.string, [len(own)]))
         )
-        if shuffle and by_file:
-            # Ranks that share all files must see them in one order, whatever seeds their processes have set.
-            dataset = dataset.shuffle(max(len(own), 1), seed=seed)
         cycle = min(len(own), _FILES_AT_A_TIME) if shuffle else 1
         dataset = dataset.interleave(records, cycle_length=max(cycle, 1), block_length=_RECORDS_AT_A_TIME)
     if not by_file:
@@ -81,8 +87,8 @@ def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int) -> Any:
         dataset = dataset.shuffle(SHUFFLE_RECORDS, seed=seed)
     drop = request.remainder == "drop"
     dataset = dataset.batch(request.batch_size, drop_remainder=drop)
-    steps = _steps(request, by_file)
-    if drop and world > 1 and steps is not None:
+    steps = _steps(request, by_file) if world > 1 else None
+    if drop and steps is not None:
         dataset = dataset.take(steps)  # as many on all ranks: they would wait for each other for ever
     dataset = dataset.map(
         lambda payloads: parser.parse(tf, payloads), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
@@ -90,16 +96,18 @@ def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int) -> Any:
     dataset = dataset.prefetch(tf.data.AUTOTUNE)
     if steps is not None:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return dataset.with_options(options)
+    if world > 1:
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        dataset = dataset.with_options(options)
+    return dataset
 
 
 def _steps(request: Request, by_file: bool) -> int | None:
     """How many batches this rank gets; None where that is not known without reading."""
     if not request.shards.counted:
         return None
-    counts, world = request.shards.counts, request.world
+    counts, world = request.shards.counts.tolist(), request.world
     ranks = [
         sum(counts[rank::world]) if by_file else len(range(rank, sum(counts), world)) for rank in range(world)
     ]

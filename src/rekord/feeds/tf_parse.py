@@ -36,7 +36,7 @@ class Parser:
         schema = Schema(context=context, steps=steps) if plan.schema.is_sequence else Schema(context)
         return cls(
             schema,
-            to_tf_spec(schema),
+            None if schema.kind == "bytes" else to_tf_spec(schema),
             {} if finish is None else finish.fill,
             None if finish is None else finish.pad,
         )
@@ -44,6 +44,8 @@ class Parser:
     def parse(self, tf: Any, payloads: Any) -> dict[str, Any]:
         """In the graph: the columns of a batch of payloads."""
         out: dict[str, Any] = {}
+        if self.schema.kind == "bytes":
+            return dict.fromkeys(self.schema, payloads)
         if not self.schema.is_sequence:
             parsed = tf.io.parse_example(payloads, self.spec)
             for name, feature in self.schema.items():

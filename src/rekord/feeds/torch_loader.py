@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Iterator, Mapping
 from copy import copy
@@ -13,67 +14,115 @@ from typing import Any
 import numpy as np
 
 from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
-from rekord.dataset.batches import Request, checked_count, going_on, of_worker, state_at
-from rekord.dataset.order import checked_seed
+from rekord.dataset.batches import Batch, Request, checked_count, of_worker, read_batches
+from rekord.dataset.loader import Reading
 from rekord.dataset.state import State
-from rekord.errors import RekordError
-from rekord.feeds.progress import Feed, Made, Start, begun, counted
+from rekord.errors import RekordError, error
+from rekord.feeds.progress import Feed, Tensors
 from rekord.feeds.torch import tensor, tensors
 from rekord.feeds.torch_map import told_by_worker
-from rekord.feeds.torch_places import Places
+from rekord.feeds.torch_places import Place, Places
+from rekord.schema.refuse import shown
 
 _SHARED_BYTES = 1 << 18
 """From this size on an array goes through shared memory, which takes a connection of its own between two processes.
 Smaller ones go through the pipe in less time than that."""
+_SHARE = "share"
+"""In the state of a worker: its number, how many workers there are, and how many batches it has delivered."""
 _COLUMNS = (np.ndarray, Optional, Ragged, SparseColumn, Strings)
 
 
 def loader(request: Request, workers: int) -> Feed:
     """Our loader: batches are made by threads of this process, or by worker processes."""
-    return Feed(request, _by_workers(request, workers) if workers else _by_threads)
+    return WorkerFeed(request, workers) if workers else Feed(request, tensors)
 
 
-def _by_threads(request: Request, epoch: int, consumed: int) -> Iterator[Made]:
-    for batch, after in counted(request, epoch, consumed):
-        yield tensors(batch), after
+class WorkerFeed(Feed):
+    """Batches of tensors that worker processes make. These stay for the next epoch where one was read to its end."""
+
+    def __init__(self, request: Request, workers: int) -> None:
+        super().__init__(request, tensors)
+        self._workers = workers
+        self._idle: list[_Processes] = []
+
+    def close(self) -> None:
+        """Close the newest iterator, and end worker processes that are kept for the next epoch."""
+        super().close()
+        self._taken()
+
+    def _start(self, request: Request, epoch: int, consumed: int) -> Reading[Tensors]:
+        processes = self._taken() or _Processes(request, self._workers)
+        return _FromProcesses(processes, self._idle, request, epoch, consumed)
+
+    def _taken(self) -> _Processes | None:
+        """Worker processes of this process that are idle; they are not kept any more."""
+        own = [one for one in self._idle if one.process == os.getpid()]
+        # Those of the process that this one was forked from cannot be ended here.
+        self._idle[:] = [one for one in self._idle if one not in own]
+        return own[0] if own else None
 
 
-def _by_workers(first: Request, workers: int) -> Start:
-    data = import_module("torch.utils.data")
-    places: Places
-    made: Any = None
+class _Processes:
+    """Worker processes, and where they are to begin."""
 
-    def start(request: Request, epoch: int, consumed: int) -> Iterator[Made]:
-        nonlocal made, places
-        if made is None:
-            places = Places(first.epoch)
-            # Found out before there are workers, so that not each of them has to.
-            request.plan()
-            len(request.steps(0))
-            made = data.DataLoader(
-                _rebuilt(request, places, True),
-                batch_size=None,
-                num_workers=workers,
-                collate_fn=_same,
-                persistent_workers=True,
-                prefetch_factor=max(request.prefetch, 1),
-                generator=import_module("torch").Generator(),  # the global one is not ours to draw from
-            )
-        places.set(epoch, consumed, request.recipe.to_dict())
-        ended = False
-        try:
-            for item in made:
-                if isinstance(item, RekordError):
-                    raise item
-                sent, after = item
-                yield tensors(_received(sent)), after
-            ended = True
-        finally:
-            if not ended:
-                # A worker that was slow to begin would take the next place for the one that was left.
-                made = None
+    def __init__(self, request: Request, workers: int) -> None:
+        self.process = os.getpid()
+        self.places = Places(request.epoch)
+        # Found out before there are workers, so that not each of them has to.
+        request.plan()
+        len(request.steps(0))
+        self.loader = import_module("torch.utils.data").DataLoader(
+            _rebuilt(request, self.places, True),
+            batch_size=None,
+            num_workers=workers,
+            collate_fn=_same,
+            persistent_workers=True,
+            prefetch_factor=max(request.prefetch, 1),
+            generator=import_module("torch").Generator(),  # the global one is not ours to draw from
+        )
 
-    return start
+
+class _FromProcesses:
+    """An epoch from worker processes, which are put into `idle` at its end.
+
+    Not before: a worker that was slow to begin would take the next place for the one that was left.
+    """
+
+    def __init__(
+        self, processes: _Processes, idle: list[_Processes], request: Request, epoch: int, consumed: int
+    ) -> None:
+        processes.places.set(epoch, consumed, request.recipe.to_dict())
+        self._processes: _Processes | None = processes
+        self._idle = idle
+        self._items: Iterator[Any] = iter(processes.loader)
+        self._more: list[Any] = []
+        self._left = len(request.steps(consumed))
+
+    def __next__(self) -> tuple[Tensors, int]:
+        item = self._more.pop() if self._more else next(self._items, None)
+        if item is None:
+            self._finish()
+            raise StopIteration
+        if isinstance(item, RekordError):
+            raise item
+        sent, after = item
+        self._left -= 1
+        if not self._left:
+            # Who takes exactly as many batches as there are never asks for the end.
+            more = next(self._items, None)
+            if more is None:
+                self._finish()
+            else:
+                self._more = [more]
+        return tensors(_received(sent)), after
+
+    def close(self) -> None:
+        self._items, self._processes = iter(()), None
+
+    def _finish(self) -> None:
+        if self._processes is not None:
+            self._idle.append(self._processes)
+        self.close()
 
 
 def _same(item: Any) -> Any:
@@ -89,6 +138,35 @@ def _rebuilt(request: Request, places: Places, as_items: bool) -> Any:
     return _dataset_class()(request, places, as_items)
 
 
+class _PlacedFeed(Feed):
+    """The batches for a DataLoader without workers. Its epochs are counted with those that workers begin."""
+
+    def __init__(self, request: Request, places: Places) -> None:
+        super().__init__(request, tensors)
+        self.places = places
+
+    @property
+    def request(self) -> Request:
+        """What is read."""
+        return self._request
+
+    def _upcoming(self) -> tuple[int, int]:
+        place = self.places.upcoming()
+        return place.epoch, place.consumed
+
+    def _claim(self) -> tuple[Request, int, int]:
+        place = self.places.begin(0, 0)
+        return _at(self._request, place), place.epoch, place.consumed
+
+    def _go_to(self, epoch: int, consumed: int) -> None:
+        super()._go_to(epoch, consumed)
+        self.places.set(epoch, consumed, self._request.recipe.to_dict())
+
+
+def _at(request: Request, place: Place) -> Request:
+    return replace(request, recipe=request.recipe.going_on(place.order))
+
+
 @lru_cache(maxsize=1)
 def _dataset_class() -> Any:
     data = import_module("torch.utils.data")
@@ -96,74 +174,154 @@ def _dataset_class() -> Any:
     class BatchDataset(data.IterableDataset):  # type: ignore[misc, name-defined]
         """Batches for `DataLoader(dataset, batch_size=None)`, in the same order for any number of workers.
 
-        Each iteration is the next epoch. Worker w of W makes the steps w, w + W, …, on one thread.
+        Each iteration is the next epoch. Worker w of W makes the steps w, w + W, …, on one thread. torchdata's
+        StatefulDataLoader saves and loads its state.
         """
 
         def __init__(self, request: Request, places: Places, as_items: bool) -> None:
-            self._request = request
-            self._places = places
+            self._feed = _PlacedFeed(request, places)
             self._as_items = as_items  # for our own loader
+            self._resumed: Mapping[str, Any] | None = None  # loaded in a worker
+            self._share: _Share | None = None
 
         def __len__(self) -> int:
             """How many batches a whole epoch has."""
-            return len(self._request.steps(0))
+            return len(self._feed)
 
         def __iter__(self) -> Iterator[Any]:
-            # Not a generator: what is begun is counted here, before anything is asked for.
             info = data.get_worker_info()
             if info is None:
-                place = self._places.begin(0, 0)
-            else:
-                place = self._places.begin(info.id, info.num_workers, seed=info.seed - info.id)
-            request = replace(self._request, recipe=self._request.recipe.going_on(place.order))
-            if info is None:
-                return map(tensors, begun(request, place.epoch, place.consumed))
-            own = of_worker(request, info.id, info.num_workers)
-            # The loader prefetches. Locks of the process that forked are not ours to use.
-            own = replace(own, prefetch=0, shards=copy(own.shards))
-            return _carried(counted(own, place.epoch, place.consumed), as_items=self._as_items)
+                return iter(self._feed)
+            resumed, self._resumed = self._resumed, None
+            try:
+                self._share = _Share(
+                    self._feed.request,
+                    self._feed.places,
+                    info.id,
+                    info.num_workers,
+                    seed=info.seed - info.id,
+                    resumed=resumed,
+                )
+                return _Carried(self._share, as_items=self._as_items)
+            except RekordError as failure:
+                raise told_by_worker(failure) from None
 
         def set_epoch(self, epoch: int) -> None:
             """Let the next iteration be this epoch, in persistent workers too."""
-            self._places.set(checked_seed("epoch", epoch), 0, self._request.recipe.to_dict())
+            self._feed.set_epoch(epoch)
 
         def state_after(self, batches: int) -> dict[str, Any]:
-            """The state once so many batches of the running epoch came out of the DataLoader.
+            """The state once so many batches of the running epoch came out of torch's own DataLoader.
 
             Workers run ahead, so that only who takes the batches knows.
             """
             count = checked_count("batches", batches, least=0)
-            place = self._places.current()
+            request, place = self._feed.request, self._feed.places.current()
             consumed = place.consumed
             if count:
-                consumed = self._request.steps(consumed).consumed_after(count - 1)
-            return state_at(self._request, place.epoch, consumed).to_dict()
+                consumed = request.steps(consumed).consumed_after(count - 1)
+            return request.state(place.epoch, consumed).to_dict()
+
+        def state_dict(self) -> dict[str, Any]:
+            """Where the newest iterator of this process is; in a worker, how much of its share is delivered."""
+            return self._feed.state_dict() if self._share is None else self._share.state_dict()
 
         def load_state_dict(self, state: Mapping[str, Any]) -> None:
-            """Let the next iteration go on from a state."""
-            loaded = State.from_dict(state)
-            self._request = going_on(self._request, loaded)
-            self._places.set(loaded.epoch, loaded.consumed, self._request.recipe.to_dict())
+            """Let the next iteration resume there."""
+            if data.get_worker_info() is None:
+                self._feed.load_state_dict(state)
+            else:
+                self._resumed = state
 
         def __reduce__(self) -> tuple[Any, ...]:
             # The class was made in a function, and cannot be found by its name.
-            return _rebuilt, (self._request, self._places, self._as_items)
+            return _rebuilt, (self._feed.request, self._feed.places, self._as_items)
 
         def __repr__(self) -> str:
-            return f"BatchDataset({self._request.split!r}, {len(self):,} batches)"
+            return f"BatchDataset({self._feed.request.split!r}, {len(self):,} batches)"
 
     return BatchDataset
 
 
-def _carried(made: Iterator[Made], *, as_items: bool) -> Iterator[Any]:
+class _Share:
+    """What one worker of a DataLoader makes of an epoch, and how much of that it has delivered.
+
+    The state of a worker is the place where all of them began, with the number of batches that this one has delivered
+    since: their steps would not fit together if each began at a place of its own.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        places: Places,
+        worker: int,
+        workers: int,
+        *,
+        seed: int,
+        resumed: Mapping[str, Any] | None,
+    ) -> None:
+        at, delivered = None, 0
+        if resumed is not None:
+            state, delivered = _of_worker(State.from_dict(resumed), worker, workers)
+            request = request.resume(state)
+            at = Place.of(state.epoch, state.consumed, request.recipe.to_dict())
+        place = places.begin(worker, workers, seed=seed, at=at)
+        own = of_worker(_at(request, place), worker, workers, delivered)
+        # The loader prefetches. Locks of the process that forked are not ours to use.
+        self._request = replace(own, prefetch=0, shards=copy(own.shards))
+        self._place = place
+        self._consumed = place.consumed
+        self._delivered = delivered
+        self._reading = read_batches(self._request, place.epoch, place.consumed)
+
+    def __next__(self) -> tuple[Batch, int]:
+        batch, self._consumed = next(self._reading)
+        self._delivered += 1
+        return batch, self._consumed
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state, with which worker this is as a part of the order: nobody else can load it."""
+        request = self._request
+        alone = request.workers == 1  # then how far it is says all, with short batches before damage too
+        state = request.state(self._place.epoch, self._consumed if alone else self._place.consumed)
+        share = [request.worker, request.workers, 0 if alone else self._delivered]
+        return replace(state, order={**state.order, _SHARE: share}).to_dict()
+
+
+def _of_worker(state: State, worker: int, workers: int) -> tuple[State, int]:
+    """The state that all workers share, and how many batches this one has delivered since."""
+    order = dict(state.order)
+    share = order.pop(_SHARE, None)
+    if not isinstance(share, list) or share[:2] != [worker, workers] or len(share) != 3:
+        raise error(
+            "U650",
+            "the state is one of another worker",
+            expected=f"a state of worker {worker} of {workers}",
+            found=f"{_SHARE} {shown(share)}",
+            do="the num_workers that the state was saved with",
+        )
+    return replace(state, order=order), checked_count("delivered", share[2], least=0)
+
+
+class _Carried(Iterator[Any]):
     """Batches out of a worker; for our own loader with what is delivered after each, and failures as items."""
-    try:
-        for batch, consumed in made:
-            yield (_sent(batch), consumed) if as_items else tensors(batch)
-    except RekordError as failure:
-        if not as_items:
-            raise told_by_worker(failure) from None
-        yield failure
+
+    def __init__(self, share: _Share, *, as_items: bool) -> None:
+        self._share = share
+        self._as_items = as_items
+        self._failed = False
+
+    def __next__(self) -> Any:
+        if self._failed:
+            raise StopIteration
+        try:
+            batch, consumed = next(self._share)
+            return (_sent(batch), consumed) if self._as_items else tensors(batch)
+        except RekordError as failure:
+            self._failed = True
+            if not self._as_items:
+                raise told_by_worker(failure) from None
+            return failure
 
 
 def _sent(batch: Mapping[str, Any]) -> tuple[bytes, list[Any], dict[str, Any]]:

@@ -26,6 +26,11 @@ class Place:
     consumed: int
     order: Mapping[str, int]
 
+    @classmethod
+    def of(cls, epoch: int, consumed: int, order: Mapping[str, Any]) -> Place:
+        """With what matters here of an order."""
+        return cls(epoch, consumed, {name: order.get(name, 0) for name in _BLOCKS})
+
 
 class Places:
     """Where iterations begin.
@@ -58,14 +63,23 @@ class Places:
 
         Workers may have been made before a state was loaded that says how a block-wise order was begun.
         """
-        blocks = [order.get(name, 0) for name in _BLOCKS]
-        number = int(self._last[0]) + 1
-        for place, value in enumerate([self._begun(), epoch, consumed, *blocks]):
-            self._starts[number % _STARTS, place] = value
-        self._last[0] = number
+        self._keep(self._begun(), Place.of(epoch, consumed, order))
 
-    def begin(self, worker: int, workers: int, *, seed: int = 0) -> Place:
-        """Where this worker is to begin; `seed` is what torch has drawn for its iterator, one for all workers."""
+    def _keep(self, iteration: int, place: Place) -> None:
+        start = [iteration, place.epoch, place.consumed, *place.order.values()]
+        last = int(self._last[0])
+        if self._start(last) == start:
+            return
+        for cell, value in enumerate(start):
+            self._starts[(last + 1) % _STARTS, cell] = value
+        self._last[0] = last + 1
+
+    def begin(self, worker: int, workers: int, *, seed: int = 0, at: Place | None = None) -> Place:
+        """Where this worker is to begin; `seed` is what torch has drawn for its iterator, one for all workers.
+
+        `at` is where it begins by a state that it was given. All workers of an iterator are given one at the same
+        place, and write the same here: it does not matter who is first.
+        """
         if workers > MOST_WORKERS:
             raise error(
                 "U664",
@@ -78,7 +92,11 @@ class Places:
         count = self._count(worker, workers, seed % _MARKS)
         # One number, so that nobody sees half of it.
         self._cells[workers, worker] = (seed % _MARKS * _AGAIN + self._again % _AGAIN) * _COUNT + count
-        return self._place(self._begun(without=workers) + count - 1)
+        iteration = self._begun(without=workers) + count - 1
+        if at is not None:
+            self._keep(iteration, at)
+            return at
+        return self._place(iteration)
 
     def _count(self, worker: int, workers: int, mark: int) -> int:
         numbers: list[int] = self._cells[workers].tolist()
@@ -91,6 +109,10 @@ class Places:
                 return count - (again - self._again)  # of the same iterator, perhaps further on, or behind
         # The first one of an iterator. Of the last one there may be workers that ended before they had begun.
         return max(count for _, _, count in cells) + 1
+
+    def upcoming(self) -> Place:
+        """Where the next iteration begins."""
+        return self._place(self._begun())
 
     def current(self) -> Place:
         """Where the iteration that was begun last did, or where the next will, if a start was set since."""

@@ -11,9 +11,10 @@ from rekord.dataset.names import shard_sets
 from rekord.dataset.read import PathLike
 from rekord.health.finding import Finding, Report
 from rekord.health.keyed import KeyedBatch
-from rekord.health.place import Place, look_at
+from rekord.health.place import Place, SplitNumbers, look_at
 from rekord.health.rule import Rule
 from rekord.health.rules import learn, rules_for, rules_without
+from rekord.health.rules.index_agreement import IndexAgreement
 from rekord.health.rules.listed import ClassCounts, Digests, manifest_findings
 from rekord.health.rules.listed_tfds import tfds_findings
 from rekord.health.rules.same_content import SameContent
@@ -69,6 +70,19 @@ def checked(
 
     Observers are shown the same records in the same pass.
     """
+    numbers = SplitNumbers(place)
+    with closing(_checked(place, report, schema, observers, numbers)) as findings:
+        for finding in findings:
+            yield numbers.fill(finding)
+
+
+def _checked(
+    place: Place,
+    report: Report,
+    schema: Schema | None,
+    observers: Sequence[Observer],
+    numbers: SplitNumbers,
+) -> Generator[Finding, None, None]:
     yield from place.findings
     shards = _shards_of_sets(place)
     with ExitStack() as stack:
@@ -81,6 +95,8 @@ def checked(
             for item in items:
                 if isinstance(item, Finding):
                     if item.code in OTHER_PAYLOADS and declared is not None:
+                        if declared.kind == "bytes":
+                            continue  # any payload will do
                         _contradicts(item, declared)
                     # That a shard is empty is said of its set, which knows whether the others are.
                     if item.code != "H703" or item.path not in shards:
@@ -95,6 +111,7 @@ def checked(
                         yield from rule.end_file(item.path)
                     for observer in observers:
                         observer.end_file(item)
+                    numbers.end_file(item.path, item.records)
                     if not item.damaged:
                         records[item.path] = item.records
                         payload_bytes[item.path] = item.payload_bytes
@@ -109,7 +126,9 @@ def checked(
 def _rules(place: Place, schema: Schema | None, stack: ExitStack) -> list[Rule]:
     declared = place.schema if schema is None else schema
     rules: list[Rule]
-    if declared is not None:
+    if declared is not None and declared.kind == "bytes":
+        rules = []  # of payloads that are taken as they are nothing is declared
+    elif declared is not None:
         rules = rules_for(declared, tfds=schema is None and place.tfds is not None)
     else:
         rules = rules_without(learn(_sampled(place.paths)))
@@ -123,6 +142,7 @@ def _rules(place: Place, schema: Schema | None, stack: ExitStack) -> list[Rule]:
     rules.append(same)
     if place.listing is not None:
         rules.append(ClassCounts(place.listing))
+        rules.append(IndexAgreement(place.listing))
     if place.label_map is not None:
         rules.append(place.label_map)
     return rules

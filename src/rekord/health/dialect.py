@@ -38,25 +38,32 @@ class Dialect:
         """How many keys there are, those of steps included."""
         return len(self.context) + len(self.steps or ())
 
-    def widened(self, problem: Problem, slot: int) -> Dialect | None:
-        """The dialect that also takes a record with another number of values; None where that was not its fault."""
+    def widened(self, problem: Problem, slot: int, own: Dialect) -> Dialect | None:
+        """The dialect that also takes a record with other numbers of values; None where that was not its fault.
+
+        `own` is the record's own dialect: all of its keys are widened at once, since each time costs as much as
+        there are keys.
+        """
         keys = [*self.context, *(self.steps or ())]
         # A step without a kind is missing to a slot of one value, and one without values to any other.
         if problem.fault not in (Fault.WRONG_COUNT, Fault.MISSING) or keys[slot] not in self.single:
             return None
         # The same name may stand in both maps; both are widened then, which costs a little and is never wrong.
-        return replace(self, single=self.single - {keys[slot]})
+        several = {*own.context, *(own.steps or ())} - own.single
+        return replace(self, single=self.single - several - {keys[slot]})
 
     def plans(self) -> list[_core.Plan]:
         """The native plan of the context, and that of the steps where there are some."""
         groups = [self.context] if self.steps is None else [self.context, self.steps]
-        return [_core.Plan([self._slot(*item) for item in group.items()], True) for group in groups]
+        single = self.single
+        return [
+            _core.Plan([_slot(key, kind, key not in single) for key, kind in group.items()], True)
+            for group in groups
+        ]
 
-    def _slot(self, key: str, kind: Kind) -> _core.Slot:
-        ragged = key not in self.single
-        return _core.Slot(
-            key, _NUMBERS[kind], 1, ragged, False, False, _OPTIONAL, None, empty_is_missing=False
-        )
+
+def _slot(key: str, kind: Kind, ragged: bool) -> _core.Slot:
+    return _core.Slot(key, _NUMBERS[kind], 1, ragged, False, False, _OPTIONAL, None, empty_is_missing=False)
 
 
 def dialect_of(payload: bytes, *, sequence: bool) -> Dialect:
@@ -151,18 +158,23 @@ class Speaker:
         taken: Any = self._batch.take()
         context, lists = (taken, []) if self.dialect.steps is None else taken
         places, self._places, self.payload_bytes = self._places, [], 0
+        # Keys that no row has are left out: where each record brings keys of its own, a dialect has those of all
+        # records before, and to look at them for every record would take time that grows with the square.
+        context_columns = {
+            key: KeyColumn(kind, *column)
+            for (key, kind), column in zip(self._context, context, strict=True)
+            if column[2] is None or column[2].any()
+        }
         return KeyedBatch(
             path=path,
             records=_joined([np.arange(first, first + len(begins)) for first, _, begins, _ in places]),
             offsets=_joined([base + begins for _, base, begins, _ in places]),
             payload_bytes=_joined([lengths for *_, lengths in places]),
-            context={
-                key: KeyColumn(kind, *column)
-                for (key, kind), column in zip(self._context, context, strict=True)
-            },
+            context=context_columns,
             steps={
                 key: StepColumn(KeyColumn(kind, *column), offsets, valid)
                 for (key, kind), (column, offsets, valid) in zip(self._steps, lists, strict=True)
+                if valid is None or valid.any()
             },
             sequence=self.dialect.steps is not None,
         )

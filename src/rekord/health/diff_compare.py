@@ -174,6 +174,10 @@ def _remarks(
             remarks.append(f"records without the key in {letter}: {without:,}; matched by what they hold")
         if side.raw_files:
             remarks.append(f"files without Examples in {letter}: {side.raw_files:,}; compared byte by byte")
+        if side.wide_records:
+            remarks.append(
+                f"records with too many keys (H727) in {letter}: {side.wide_records:,}; compared byte by byte"
+            )
         if side.statistics.left_out:
             remarks.append(f"{letter} has so many keys that some are left out of the statistics")
     return remarks

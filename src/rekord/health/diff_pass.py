@@ -29,6 +29,7 @@ MOST_KEYED_RECORDS = 1 << 32
 """The sort has so much room for the number of a record."""
 
 _NO_EXAMPLES = ("H711", "H712", "H713", "H714", "H715")
+_TOO_MANY_KEYS = "H727"
 _SHOWN_KEYS = 8
 
 
@@ -45,6 +46,7 @@ class SideSeen:
     unreadable: int = 0
     without_key: int = 0
     raw_files: int = 0  # that hold no Examples
+    wide_records: int = 0  # that have too many keys to compare key by key
 
 
 class Comparing:
@@ -93,6 +95,7 @@ class Comparing:
         file = len(self.files)
         self.files.append(path)
         raw = False
+        wide: list[int] = []
         for item in scan_file(path, self._report):
             if isinstance(item, KeyedBatch):
                 seen.statistics.add(item)
@@ -102,18 +105,26 @@ class Comparing:
                     self._take_keys(side, split, file, digests, item)
                 continue
             raw = raw or item.code in _NO_EXAMPLES
+            if item.code == _TOO_MANY_KEYS and item.record is not None:
+                wide.append(item.record)
             if item.severity == "error":
                 self._report.errors += 1
                 if len(seen.findings) < MOST_FINDINGS:
                     seen.findings.append(item)
                 else:
                     seen.not_listed += 1
-        if raw:
-            seen.raw_files += 1
+        seen.raw_files += raw
+        seen.wide_records += len(wide)
+        if raw or wide:
             for first, offsets, digests in payload_digests(path):
-                records = np.arange(first, first + len(offsets))
-                self._take(side, split, file, before, digests, records, np.array(offsets, np.int64))
-                seen.without_key += len(records)
+                records, places = np.arange(first, first + len(offsets)), np.array(offsets, np.int64)
+                if not raw:
+                    # The other records of the file were compared key by key.
+                    chosen = np.isin(records, wide)
+                    digests, records, places = digests[chosen], records[chosen], places[chosen]
+                if len(records):
+                    self._take(side, split, file, before, digests, records, places)
+                    seen.without_key += len(records)
         seen.unreadable += self._report.unreadable - unreadable
         seen.payload_bytes += self._report.payload_bytes - payload_bytes
 

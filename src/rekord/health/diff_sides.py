@@ -70,7 +70,7 @@ def listed_alike(a: Side, b: Side) -> bool:
     if a.manifest is None or b.manifest is None or a.findings or b.findings or a.schema != b.schema:
         return False
     one, other = (
-        {name: (part.shards.records, part.shards.sha256) for name, part in side.manifest.splits.items()}
+        {name: (part.shards.records, part.shards.digest) for name, part in side.manifest.splits.items()}
         for side in (a, b)
         if side.manifest is not None
     )

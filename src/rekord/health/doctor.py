@@ -182,6 +182,7 @@ def _concluded(case: Case, look: SpecLook | None, report: Report) -> Diagnoses:
     known += labels.diagnose(case)
     bulky = {each.feature for each in known if each.code in ("H827", "H828")}
     known += [each for each in bloat.diagnose(case) if each.feature not in bulky]
+    known = others.as_severe_as_findings(case, known)
     known += repeats.diagnose(case)
     known += others.diagnose(case, known, read)
     seen = look is not None and bool(case.profile.records)

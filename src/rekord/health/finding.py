@@ -13,12 +13,17 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclass(slots=True, kw_only=True)
 class Finding:
-    """What is so, and where. `count` records share it; `record` and `offset` are those of the first."""
+    """What is so, and where. `count` records share it; `record` and `offset` are those of the first.
+
+    `record` counts in the file `path`, `split_record` in `split`: None where that cannot be known.
+    """
 
     code: str
     severity: Severity
     path: str | None = None
     record: int | None = None
+    split: str | None = None
+    split_record: int | None = None
     offset: int | None = None
     feature: str | None = None
     message: str

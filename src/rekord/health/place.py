@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from rekord.dataset.names import split_of as split_by_name
-from rekord.dataset.read import PathLike, record_files
+from rekord.dataset.read import PathLike, find_record_files, skipped_records
 from rekord.errors import RekordError
 from rekord.health.finding import Finding
 from rekord.health.rules.label_map import LabelMapRule, find_label_map, label_map_rule
 from rekord.health.rules.listed import Listing, read_listing
 from rekord.schema import Schema
 from rekord.schema.tfds import TfdsFolder, read_tfds_folder
+from rekord.storage.find import Found
 
 
 @dataclass(frozen=True)
@@ -60,15 +62,59 @@ class Place:
         return splits
 
 
+class SplitNumbers:
+    """Numbers records in their splits, as `dataset[split][number]` does, while files are read in their order."""
+
+    def __init__(self, place: Place) -> None:
+        self._listing = place.listing
+        self._splits: dict[str, str] = {}
+        self._starts: dict[str, int] = {}  # how many records of its split come before a file
+        self._next: dict[str, str] = {}  # the file that follows in the same split
+        self._uncounted: set[str] = set()
+        if place.listing is not None:
+            for split, part in place.listing.manifest.splits.items():
+                start = 0
+                for name, records in zip(part.names(split), part.shards.records, strict=True):
+                    self._starts[os.path.normpath(os.path.join(place.listing.folder, name))] = start
+                    start += records
+            return
+        for split, paths in place.splits().items():
+            self._splits |= dict.fromkeys(paths, split)
+            self._starts[paths[0]] = 0
+            self._next |= pairwise(paths)
+
+    def end_file(self, path: str, records: int) -> None:
+        """Count the records of a file. Behind one of which some are lost, numbers are unknown."""
+        if path in self._starts and path in self._next and path not in self._uncounted:
+            self._starts[self._next[path]] = self._starts[path] + records
+
+    def fill(self, finding: Finding) -> Finding:
+        """The finding, with its split and the number of its record there."""
+        if finding.path is None:
+            return finding
+        if finding.severity == "error" and finding.code[0] in "FCX":
+            self._uncounted.add(finding.path)
+        if self._listing is None:
+            finding.split = self._splits.get(finding.path)
+            start = self._starts.get(finding.path)
+        else:
+            finding.split = self._listing.split_of(finding.path)
+            start = self._starts.get(os.path.normpath(finding.path))
+        if finding.record is not None and start is not None:
+            finding.split_record = start + finding.record
+        return finding
+
+
 def look_at(path: PathLike | Sequence[PathLike]) -> Place:
     """What a file, a folder, a pattern or several of them stand for. Nothing but names and lists is read."""
-    paths = record_files(path)
+    found = find_record_files(path)
+    paths = found.paths
+    findings = list(_not_read(found))
     if not isinstance(path, (str, os.PathLike)):
-        return Place(paths, files_were_named=True)
+        return Place(paths, files_were_named=True, findings=findings)
     folder = os.fspath(path)
     if not os.path.isdir(folder):
-        return Place(paths, files_were_named=os.path.isfile(folder))
-    findings = []
+        return Place(paths, files_were_named=os.path.isfile(folder), findings=findings)
     listing = read_listing(folder)
     if isinstance(listing, Finding):
         findings.append(listing)
@@ -90,3 +136,21 @@ def look_at(path: PathLike | Sequence[PathLike]) -> Place:
         else:
             label_map = rule
     return Place(paths, folder, listing=listing, tfds=tfds, label_map=label_map, findings=findings)
+
+
+def _not_read(found: Found) -> Iterator[Finding]:
+    """That files begin with a record, and were skipped because their names do not say so."""
+    try:
+        records = skipped_records(found)
+    except RekordError:
+        return  # what cannot be reached is not what was asked about
+    if records:
+        more = f", and {len(records) - 1:,} more" if len(records) > 1 else ""
+        yield Finding.of(
+            "H790",
+            "note",
+            path=records[0],
+            expected="a name such as x.tfrecord, as other files here have",
+            found=os.path.basename(records[0])[:60] + more,
+            do="rename it if it belongs to the dataset, or name the file itself: rekord check FILE",
+        )

@@ -17,7 +17,15 @@ from rekord.codec.columns import Optional
 from rekord.codes import CODES
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.index import BLOCK_BYTES
-from rekord.dataset.manifest import MANIFEST, Manifest, Shards, SplitPart, manifest_path, read_manifest
+from rekord.dataset.manifest import (
+    MANIFEST,
+    Manifest,
+    Shards,
+    SplitPart,
+    manifest_path,
+    read_manifest,
+    tagged,
+)
 from rekord.engines.journal import exists, read_bytes
 from rekord.errors import RekordError
 from rekord.health.salvage_copy import Kept, Ledger, copy_bytes, keep, make_empty
@@ -93,6 +101,7 @@ class DatasetSalvage:
         same = records == part.shards.records
         return msgspec.structs.replace(
             part,
+            blocks=None,  # neither these nor the indexes are salvaged
             records=total,
             payload_bytes=framed - total * _core.FRAMING_BYTES,
             block_records=max(1, round(total * BLOCK_BYTES / framed)) if framed else 1,
@@ -100,7 +109,7 @@ class DatasetSalvage:
             shards=Shards(
                 records=records,
                 bytes=[one.file_bytes or 0 for one in kept],
-                sha256=[one.sha256 for one in kept],
+                digest=[tagged(one.sha256) for one in kept],
             ),
         )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rekord import _core
+from rekord.dataset.names import compression_in_name
 from rekord.errors import CompressionError, FrameError, RekordError, error
 from rekord.records.compression import read_head
 from rekord.records.frame import SEARCH_BYTES, FrameReader, Stretch
@@ -21,8 +22,6 @@ from rekord.storage.files import LOCAL, Readable, Storage
 _MOST_SEARCHED_BYTES = 2 << 30  # protobuf has no longer message
 FOREIGN = ("C205", "F110", "F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119")
 """What is said of a file of another format."""
-
-_ZLIB_NAMES = (".zz", ".zlib")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +159,7 @@ class Walk:
             return None
         # Perhaps a compressed file of which the first bytes are damaged. Frames that stand in it as they are, as
         # in the parts that did not become shorter, are not all of it.
-        names = ("zlib", "gzip") if self.path.lower().endswith(_ZLIB_NAMES) else ("gzip", "zlib")
+        names = ("zlib", "gzip") if compression_in_name(self.path) == "zlib" else ("gzip", "zlib")
         first: Reentry | None = None
         for compression in names:
             with closing(self._places(compression, START)) as places:

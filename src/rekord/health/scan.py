@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rekord import _core
 from rekord._core import PayloadKind
 from rekord.dataset.infer import SAMPLED_RECORDS, sampled_kind
+from rekord.dataset.names import compression_in_name
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
 from rekord.faults import is_wire_fault, wire_error
-from rekord.health.ahead import ahead
+from rekord.health.ahead import Ahead
 from rekord.health.dialect import Dialect, Speaker, dialect_of, mixed_steps
 from rekord.health.finding import Finding, Report, Severity
 from rekord.health.keyed import KeyedBatch
@@ -64,9 +65,9 @@ class FileEnd:
     damaged: bool
 
 
-def scan_files(paths: Sequence[str], report: Report) -> Generator[Finding | KeyedBatch | FileEnd, None, None]:
+def scan_files(paths: Sequence[str], report: Report) -> Ahead[Finding | KeyedBatch | FileEnd]:
     """Everything in these files, in their order, and the end of each; read by a thread of its own."""
-    return ahead(_scan_files(paths, report), _AHEAD)
+    return Ahead(_scan_files(paths, report), _AHEAD)
 
 
 def _scan_files(paths: Sequence[str], report: Report) -> Iterator[Finding | KeyedBatch | FileEnd]:
@@ -190,7 +191,7 @@ class _FileScan:
         if own.keys > _MOST_KEYS:
             yield self._too_many_keys(stretch, index, own.keys)
             return
-        merged = first.dialect.widened(*refusal) or self._merged(first.dialect, own)
+        merged = first.dialect.widened(*refusal, own) or self._merged(first.dialect, own)
         while merged is not None:
             # A wider dialect takes the place of the narrower one, whose rows go out first.
             yield from self._given_out([first])
@@ -202,7 +203,7 @@ class _FileScan:
             if taken:
                 return
             assert again is not None
-            first, merged = wider, wider.dialect.widened(*again) or self._merged(wider.dialect, own)
+            first, merged = wider, wider.dialect.widened(*again, own) or self._merged(wider.dialect, own)
         if len(self._speakers) >= _MOST_DIALECTS:
             yield from self._given_out([self._speakers.pop()])
         other = Speaker(own, self._pool)
@@ -317,19 +318,19 @@ class _FileScan:
 
     def _about_the_file(self, records: int) -> Iterator[Finding]:
         path, compression = self._reader.path, self._reader.compression
-        named = path.lower().endswith((".gz", ".gzip", ".zz", ".zlib"))
+        named = compression_in_name(path)
         if records == 0 and not self._damaged:
             yield Finding.of("H703", "note", path=path)
-        elif named and compression == "none" and not self._damaged:
+        elif named is not None and compression == "none" and not self._damaged:
             yield Finding.of(
                 "H701",
-                "note",
+                "warning",
                 path=path,
-                expected="gzip or zlib, as the name says",
+                expected=f"{named}, as the name says",
                 found="no compression",
                 do="read it without compression, or give it another name",
             )
-        elif not named and compression != "none":
+        elif named is None and compression != "none":
             yield Finding.of(
                 "H702",
                 "note",

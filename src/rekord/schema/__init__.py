@@ -3,8 +3,20 @@
 from rekord.schema.base import Feature
 from rekord.schema.compat import Change, Compatibility, compat
 from rekord.schema.defaults import ABSENT
-from rekord.schema.feature import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text
-from rekord.schema.schema import Schema
+from rekord.schema.feature import (
+    Boxes,
+    Bytes,
+    Float32,
+    Image,
+    Int64,
+    Label,
+    Mask,
+    Payload,
+    Sparse,
+    Tensor,
+    Text,
+)
+from rekord.schema.schema import RecordKind, Schema
 
 __all__ = [
     "ABSENT",
@@ -18,6 +30,8 @@ __all__ = [
     "Int64",
     "Label",
     "Mask",
+    "Payload",
+    "RecordKind",
     "Schema",
     "Sparse",
     "Tensor",

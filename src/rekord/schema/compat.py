@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from rekord.schema.base import Feature
 from rekord.schema.dtypes import FLOATS, dtype_name, integer_bounds
 from rekord.schema.feature import Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor
-from rekord.schema.schema import Schema
+from rekord.schema.schema import KIND_NAMES, Schema
 from rekord.schema.shapes import Shape
 
 Verdict: TypeAlias = Literal["same", "widened", "breaking"]
@@ -48,9 +48,8 @@ def compat(a: Schema, b: Schema) -> Compatibility:
 
 
 def _changes(a: Schema, b: Schema) -> Iterator[Change]:
-    if a.is_sequence != b.is_sequence:
-        names = ("Examples", "SequenceExamples")
-        what = f"records were {names[a.is_sequence]} and are now {names[b.is_sequence]}"
+    if a.kind != b.kind:
+        what = f"records were {KIND_NAMES[a.kind]} and are now {KIND_NAMES[b.kind]}"
         yield Change(column=None, what=what, verdict="breaking")
         return
     for before, after, elsewhere in ((a.context, b.context, a.steps), (a.steps, b.steps, a.context)):

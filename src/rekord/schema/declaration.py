@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rekord.schema.base import Feature, checked_name
-from rekord.schema.feature import Image, Mask
+from rekord.schema.feature import Image, Mask, Payload
 from rekord.schema.refuse import near_miss, refuse, shown
 
 
@@ -90,6 +90,7 @@ def _check_masks(columns: Mapping[str, Feature]) -> None:
 
 def check_groups(context: Mapping[str, Feature], steps: Mapping[str, Feature]) -> None:
     """A row is one mapping, so that context and steps share their names; steps know no default."""
+    _check_payload(context, steps)
     for name, feature in steps.items():
         if name in context:
             raise refuse(
@@ -109,3 +110,18 @@ def check_groups(context: Mapping[str, Feature], steps: Mapping[str, Feature]) -
                 found=f"default={shown(feature.default)}",
                 do="optional=True keeps the hole",
             )
+
+
+def _check_payload(context: Mapping[str, Feature], steps: Mapping[str, Feature]) -> None:
+    """A column that is the whole payload leaves nothing for others."""
+    columns = [*context.items(), *steps.items()]
+    name = next((name for name, feature in columns if isinstance(feature, Payload)), None)
+    if name is not None and (steps or len(columns) > 1):
+        raise refuse(
+            "S144",
+            f"`{name}` is the whole payload, and the schema has other columns",
+            column=name,
+            expected="Payload() as the only column of a schema",
+            found=f"{len(columns)} columns",
+            do=f'Schema({{"{name}": Payload()}})',
+        )

@@ -133,6 +133,28 @@ class Bytes(Feature):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Payload(Bytes):
+    """The whole payload of a record as one byte string, whatever message it is: the only column of its schema.
+
+    For records that are no Examples: ExampleListWithContext, tf.Event, messages of other programs. They are read
+    and copied; their content is not decoded.
+    """
+
+    def _check_own(self) -> None:
+        Bytes._check_own(self)
+        given = self.declared()
+        if given:
+            name = next(iter(given))
+            raise self._refuse(
+                "S144",
+                f"is given {name}=",
+                expected="Payload(): a payload is one byte string, and every record has one",
+                found=f"{name}={shown(given[name])}",
+                do=f"leave {name}= out",
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Text(Feature):
     """Texts, stored as UTF-8."""
 

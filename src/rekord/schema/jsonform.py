@@ -6,6 +6,7 @@ import base64
 import binascii
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from rekord.schema.feature import (
     Int64,
     Label,
     Mask,
+    Payload,
     Sparse,
     Tensor,
     Text,
@@ -31,7 +33,8 @@ from rekord.schema.refuse import near_miss, refuse, shown
 
 VERSION = 1
 TYPES: dict[str, type[Feature]] = {
-    kind.__name__: kind for kind in (Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text)
+    kind.__name__: kind
+    for kind in (Boxes, Bytes, Float32, Image, Int64, Label, Mask, Payload, Sparse, Tensor, Text)
 }
 _GROUPS = ("features", "context", "steps")
 _NO_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
@@ -85,13 +88,12 @@ def parsed(text: str | bytes) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        [(twice, times)] = Counter(name for name, _ in pairs).most_common(1)
         raise refuse(
             "S117",
             f"the JSON of a schema names {shown(twice)} twice",
             expected="each name once",
-            found=f"{names.count(twice)} members of that name",
+            found=f"{times} members of that name",
             do="remove all but one",
         )
     return members

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
@@ -54,7 +55,7 @@ def read_label_items(path: str | os.PathLike[str]) -> tuple[LabelItem, ...]:
         _refuse(place, "a label map without classes", "item { id: 1 name: 'cat' }", "no item")
     for what, values in (("id", [item.id for item in items]), ("name", [item.name for item in items])):
         if len(set(values)) < len(values):
-            twice = next(value for i, value in enumerate(values) if value in values[:i])
+            twice = Counter(values).most_common(1)[0][0]
             text = f"a label map has one {what} twice"
             _refuse(place, text, f"each {what} once", shown(twice))
     return tuple(items)

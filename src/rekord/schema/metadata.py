@@ -27,7 +27,7 @@ from rekord.schema.metadata_feature import (
     submessage,
     type_of,
 )
-from rekord.schema.refuse import refuse, shown
+from rekord.schema.refuse import not_examples, refuse, shown
 from rekord.schema.schema import Schema
 from rekord.schema.textproto import Message, Word, parse, printed
 
@@ -40,6 +40,8 @@ def to_pbtxt(schema: Schema) -> str:
     """The text of a schema; the very text that it came from, where it came from one."""
     if schema.pbtxt is not None:
         return schema.pbtxt
+    if schema.kind == "bytes":
+        raise not_examples("a schema.pbtxt")
     result = _group_message(schema.context)
     if schema.is_sequence:
         steps = Message()

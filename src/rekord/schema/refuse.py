@@ -79,3 +79,14 @@ def _edits(a: str, b: str, *, limit: int) -> int:
         if min(row) > limit and min(above) >= limit:
             return limit + 1
     return row[-1]
+
+
+def not_examples(what: str) -> RekordError:
+    """The error for something that only records of features have."""
+    return error(
+        "S127",
+        f"payloads that are not Examples have no features for {what}",
+        expected="a schema of columns",
+        found="Payload(): each payload as it is",
+        do="tf.data.TFRecordDataset(files), or rk.records(path), gives the payloads; parse them as their own message",
+    )

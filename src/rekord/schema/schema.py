@@ -6,14 +6,24 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from rekord.errors import error, located
 from rekord.location import Location
 from rekord.schema import jsonform
 from rekord.schema.base import Feature
 from rekord.schema.declaration import check_groups, checked_columns
+from rekord.schema.feature import Payload
 from rekord.schema.refuse import near_miss, refuse, shown
+
+RecordKind: TypeAlias = Literal["example", "sequence", "bytes"]
+"""What the payloads of records are taken for."""
+
+KIND_NAMES: Mapping[RecordKind, str] = {
+    "example": "Examples",
+    "sequence": "SequenceExamples",
+    "bytes": "payloads as they are",
+}
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -59,6 +69,14 @@ class Schema:
         object.__setattr__(self, "is_sequence", is_sequence)
         object.__setattr__(self, "evidence", jsonform.checked_evidence(evidence))
         object.__setattr__(self, "pbtxt", pbtxt)
+
+    @property
+    def kind(self) -> RecordKind:
+        """What records are: `example`, `sequence`, or `bytes` where they are taken as they are (`Payload()`)."""
+        if self.is_sequence:
+            return "sequence"
+        whole = len(self.context) == 1 and isinstance(next(iter(self.context.values())), Payload)
+        return "bytes" if whole else "example"
 
     @property
     def features(self) -> Mapping[str, Feature]:

@@ -12,7 +12,7 @@ import numpy as np
 from rekord.errors import RekordError
 from rekord.schema.base import Feature
 from rekord.schema.feature import Boxes, Sparse, Tensor, Text
-from rekord.schema.refuse import refuse, shown
+from rekord.schema.refuse import not_examples, refuse, shown
 from rekord.schema.schema import Schema
 
 Dtype: TypeAlias = Literal["int64", "float32", "string"]
@@ -119,6 +119,8 @@ def spec_of_schema(schema: Schema) -> Spec | SequenceSpec:
 
     The keys of the spec are record keys: TensorFlow has no other name for a column of fixed shape.
     """
+    if schema.kind == "bytes":
+        raise not_examples("a spec of tf.io")
     context: dict[str, SpecFeature] = {}
     for column, feature in schema.context.items():
         _add(context, column, _context_spec(column, feature, in_sequence=schema.is_sequence))

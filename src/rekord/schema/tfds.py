@@ -19,7 +19,7 @@ from rekord.location import Location
 from rekord.schema.base import Feature
 from rekord.schema.dtypes import dtype_name
 from rekord.schema.feature import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text
-from rekord.schema.refuse import shown
+from rekord.schema.refuse import not_examples, shown
 from rekord.schema.schema import Schema
 from rekord.schema.shapes import Shape
 from rekord.schema.tfds_features import FLAT_VALUES, ROW_LENGTHS, schema_from_features
@@ -89,8 +89,11 @@ def _split(split: Any) -> tuple[str, tuple[int, ...]]:
     if not isinstance(name, str) or not isinstance(lengths, list):
         raise _damaged("splits with a name and shardLengths", shown(split))
     try:
-        return name, tuple(int(length) for length in lengths)
-    except (TypeError, ValueError):
+        counts = tuple(int(length) for length in lengths)
+        if all(0 <= count < 1 << 63 for count in counts):
+            return name, counts
+        raise ValueError
+    except (TypeError, ValueError, OverflowError):
         raise _damaged("whole numbers in shardLengths", shown(lengths)) from None
 
 
@@ -109,6 +112,8 @@ def _read_json(place: str) -> dict[str, Any] | None:
 
 
 def _read(place: str) -> bytes | None:
+    if not os.path.isfile(place):  # a pipe would be waited for without end
+        return None
     try:
         with open(place, "rb") as file:
             content = file.read(_MOST_BYTES + 1)
@@ -198,6 +203,8 @@ def unfit(column: str, expected: str, found: str) -> RekordError:
 
 def _features(schema: Schema) -> dict[str, Any]:
     """A feature of TFDS for each record key, or for all keys of a ragged column."""
+    if schema.kind == "bytes":
+        raise not_examples("TFDS")
     if schema.is_sequence:
         first = next(iter(schema.steps), None) or next(iter(schema.context), "steps")
         raise unfit(first, "Examples", "a schema of SequenceExamples")

@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from glob import iglob
 from typing import NamedTuple
 
 from rekord.errors import RekordError, error
@@ -80,7 +81,8 @@ def recognise(path: str | os.PathLike[str], *, layout: str | None = None) -> Rec
     if not os.path.lexists(place) and _MAGIC.search(place):
         kind = _kind_by_name(os.path.basename(place))
         if kind not in (None, "image_folder"):
-            return Recognised(str(kind), place)
+            matched = next(iglob(place, recursive=True), None)
+            return Recognised(str(kind if matched is None else _unless_records(kind, matched)), place)
     if LOCAL.stat(place).kind != "folder":
         return _file(place, layout)
     return _folder(place, layout, levels=0)
@@ -98,11 +100,16 @@ def _kind_by_name(name: str) -> str | None:
     return kind if lower.endswith(".gz") and kind in ("csv", "jsonl", "text") else None
 
 
+def _unless_records(kind: str | None, path: str) -> str | None:
+    """The kind of a file, unless it is called a tar and holds records: Ray calls its record files so."""
+    return "records" if kind == "webdataset" and content_kind(path) == "records" else kind
+
+
 # A file.
 
 
 def _file(path: str, layout: str | None) -> Recognised:
-    kind = _kind_by_name(os.path.basename(path)) or content_kind(path)
+    kind = _unless_records(_kind_by_name(os.path.basename(path)), path) or content_kind(path)
     if kind == "csv":
         return Recognised(_csv_kind(path, layout), path)
     if kind == "jsonl":
@@ -341,7 +348,7 @@ def _by_count(path: str, entries: _Entries, layout: str | None) -> Recognised:
         _refuse_several_datasets(path, entries, layout)
     if best == "csv" and kinds["csv"] == 1:
         return Recognised(_csv_kind(first["csv"], layout), first["csv"])
-    return Recognised(best, path)
+    return Recognised(_unless_records(best, first[best]) or best, path)
 
 
 def _is_filled(path: str) -> bool:

@@ -14,7 +14,7 @@ from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.errors import CompressionError, RekordError, error
 from rekord.faults import frame_error
 from rekord.location import Location
-from rekord.records.compression import begins_with_a_record, read_head
+from rekord.records.compression import begins_with_a_record
 from rekord.records.frame import FrameReader, Stretch
 from rekord.records.slabs import Segment, SlabReader
 from rekord.schema import Schema
@@ -45,7 +45,7 @@ def records(
     path that it was found under; a TFDS folder says that too. With `strict` a key that the schema lacks makes a
     row bad: right for a schema that was inferred, which claims to know them all.
     """
-    paths = find(path, looks_like_records=_looks_like_records)
+    paths = find(path, begins_with_a_record).paths
     root = _root(path, paths)
     tfds = read_tfds_folder(root) if root else None
     files = []
@@ -280,11 +280,3 @@ def _counted(tfds: TfdsFolder | None, splits: tuple[str | None, ...] | None) -> 
     expected = sum(len(lengths) for lengths in tfds.shard_lengths.values())
     total = sum(sum(lengths) for lengths in tfds.shard_lengths.values())
     return total if expected == len(splits) else None
-
-
-def _looks_like_records(path: str) -> bool:
-    try:
-        with LOCAL.open_read(path) as file:
-            return begins_with_a_record(read_head(file))
-    except RekordError:
-        return False

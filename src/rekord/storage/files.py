@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage.exchange import exchange_names
+from rekord.storage.limits import working_directory_error
 from rekord.storage.remedies import quoted_folder, to_read, to_write
 
 if TYPE_CHECKING:
@@ -39,11 +40,12 @@ class Stat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One name in a folder. `kind` is that of a link's end."""
+    """One name in a folder. `kind` is that of a link's end; `size_bytes` is None where the listing does not say."""
 
     name: str
     kind: Kind
     link: bool
+    size_bytes: int | None = None
 
 
 class Readable(Protocol):
@@ -135,14 +137,38 @@ def read_error(path: str, failure: OSError) -> RekordError:
     where, found = Location(path=path), _words(failure)
     # A name below a file, or one longer than any name can be, is missing like any other.
     if failure.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
-        return error("X501", location=where, found=found, do=f"ls {quoted_folder(path)}")
+        gone = None if os.path.isabs(path) else working_directory_error()
+        return gone or error("X501", location=where, found=found, do=f"ls {quoted_folder(path)}")
     return error("X503", location=where, found=found, do=to_read(path, failure.errno))
+
+
+def read_file(path: str, storage: Storage, *, most_bytes: int) -> bytes:
+    """The whole of a small file. What lies there may be anything: a pipe would be waited for without end."""
+    found = storage.stat(path)
+    if found.kind != "file" or found.size_bytes > most_bytes:
+        raise error(
+            "X503",
+            location=Location(path=path),
+            expected=f"a file of at most {most_bytes:,} bytes",
+            found=f"{found.size_bytes:,} bytes" if found.kind == "file" else _KINDS[found.kind],
+            do=f"ls -l {quoted_folder(path)}",
+        )
+    with storage.open_read(path) as file:
+        data = bytearray(min(found.size_bytes, most_bytes))
+        view, filled = memoryview(data), 0
+        while filled < len(data) and (count := file.readinto(view[filled:])):
+            filled += count
+    return bytes(view[:filled])
+
+
+_KINDS = {"folder": "a folder", "other": "a pipe, a socket or a device", "unreachable": "a link to nothing"}
 
 
 def write_error(path: str, failure: OSError, *, left_bytes: int | None = None) -> RekordError:
     """The error for a path that could not be written; `left_bytes` were still to come, if that is known."""
     do = to_write(path, failure.errno, left_bytes)
-    return error("X504", location=Location(path=path), found=_words(failure), do=do)
+    gone = None if failure.errno != errno.ENOENT or os.path.isabs(path) else working_directory_error()
+    return gone or error("X504", location=Location(path=path), found=_words(failure), do=do)
 
 
 def _words(failure: OSError) -> str:

@@ -1,25 +1,33 @@
-"""Which files are meant: a file, a folder or a pattern becomes a list of record files."""
+"""Which files are meant: a file, a folder or a pattern becomes a list of record files.
+
+Names decide. Where no name is that of a record file, as in a folder that Ray wrote (`…_000000_000000.tar`), the first
+bytes of those files decide whose names explain nothing.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 import re
 import shlex
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.schema.refuse import near_miss, shown
+from rekord.storage.anywhere import REMOTE, each
 from rekord.storage.files import LOCAL, Entry, Stat, Storage
 from rekord.storage.remote import CHECK_ADDRESS, is_remote
 
 # Names that are always taken, damaged or not, so that damage is seen. Matched in lower case.
 _RECORDS = re.compile(
     r"""
-      (?: [._-]tfrecords? | \.records? | \.tfrecs? | \.tfr ) (?: \.gz | \.zz | \.zlib )? $
+      (?: [._-]tfrecords? (?: [_-][a-z0-9_-]+ | \.\d+ )?  # also data_tfrecord_eval, x.tfrecords.3
+        | \.records? | \.tfrecs? | \.tfr ) (?: \.gz | \.zz | \.zlib )? $
     | -\d{3,}-of-\d{3,} (?! \d )              # the shards of TensorFlow, TFDS, TFX and Beam
     | ^part-(?: [mr]- )?\d                    # Spark and Hadoop
     | ^events\.out\.tfevents                  # TensorBoard
@@ -37,7 +45,7 @@ _OTHERS = re.compile(
     | idx | index | tfindex | crc | md5 | sha1 | sha256 | done | lock        # what tools keep beside records
     | py | pyc | ipynb | sh | c | cc | cpp | h | java | js | ts | go | rs | r
     | parquet | orc | avro | arrows? | feather | np[yz] | h5 | hdf5 | mat | pkl | pickle | db | sqlite
-    | tar | tgz | array_record | arrayrecord | riegeli | safetensors | ckpt | meta | pt | pth | zip | 7z | rar
+    | array_record | arrayrecord | riegeli | safetensors | ckpt | meta | pt | pth | zip | 7z | rar
     | jpe?g | png | gif | bmp | webp | tiff? | svg | pdf | wav | mp3 | flac | ogg | mp4 | avi | mov | mkv
     | tmp | temp | part | partial | crdownload | swp | bak                   # unfinished, or put aside
     )
@@ -45,25 +53,53 @@ _OTHERS = re.compile(
     """,
     re.VERBOSE,
 )
+
+# Ray calls its record files `.tar`; others call tar archives `train-00000-of-00004.tar`. Only the content tells.
+_TAR = re.compile(r"\. (?: tar | tgz ) (?: \.gz | \.zz | \.zlib | \.bz2 | \.xz | \.zst )? $", re.VERBOSE)
 _CHECKPOINT = re.compile(r"(?P<stem>.+)\.data-\d{5}-of-\d{5}$")
 _MAGIC = re.compile(r"[*?[]")
 _HIDDEN = (".", "_")
 _SIBLINGS_LOOKED_AT = 10_000  # a hint must not cost more than the error that it is for
 
+PROBED_BYTES = 4096
+"""How much of a file is read to recognise it: 12 bytes are enough, unless they are compressed."""
+
+MOST_PROBED = 1000
+MOST_PROBED_REMOTE = 100
+"""How many files are read to recognise them. Of more than these, files with one extension are judged by a sample."""
+
+_LEAST_BYTES = 12  # of a file with a record
+_NUMBER = re.compile(r"\d+")
+
+IsRecordHead = Callable[[bytes], bool]
+"""Whether a file that begins with these bytes begins with a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The record files that some paths mean, sorted by the bytes of their paths.
+
+    `skipped` are files whose names say nothing and that were not read, because other files have the names of records.
+    """
+
+    paths: list[str]
+    skipped: list[str] = field(default_factory=list)
+
 
 def find(
     path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    looks_like_records: Callable[[str], bool],
+    begins_with_a_record: IsRecordHead,
     *,
     storage: Storage = LOCAL,
-) -> list[str]:
-    """The record files that `path` means, each once, sorted by the bytes of their paths.
+) -> Found:
+    """The record files that `path` means, each once.
 
-    A file that is named is taken, whatever it is. Of a folder (searched to its depth) or a pattern (`*`,
-    `?`, `[…]`, `**` for any number of folders), files with a record file's name are taken even if they are
-    damaged, known companions never, and any other file only if `looks_like_records(path)`. Names that begin
-    with `.` or `_` are passed over. Something that is there under the very name of a pattern wins over the
-    pattern. A file that several paths reach is listed once; below one folder, by its own name, not a link's.
+    A file that is named is taken, whatever it is. Of a folder (searched to its depth) or a pattern (`*`, `?`, `[…]`,
+    `**` for any number of folders), files with a record file's name are taken even if they are damaged, and known
+    companions never. Where no file has such a name, those files are taken whose names explain nothing and whose first
+    bytes are a record's. Names that begin with `.` or `_` are passed over. Something that is there under the very
+    name of a pattern wins over the pattern. A file that several paths reach is listed once; below one folder, by its
+    own name, not a link's.
     """
     single = isinstance(path, str | bytes | os.PathLike)
     places: list[Any] = [path] if single or not isinstance(path, Iterable) else list(path)
@@ -80,10 +116,23 @@ def find(
         do = "name a file, a folder or a pattern"
         raise error("X502", "no path was given", found="an empty list", do=do)
     by_real: dict[str, str] = {}
+    skipped: dict[str, str] = {}
     for place in places:
-        for found, real in _Search(os.fsdecode(place), looks_like_records, storage).run():
-            by_real.setdefault(real, found)
-    return sorted(by_real.values(), key=os.fsencode)
+        search = _Search(os.fsdecode(place), begins_with_a_record, storage)
+        for one in search.run():
+            by_real.setdefault(one.real, one.path)
+        skipped.update({one.real: one.path for one in search.skipped})
+    left = [path for real, path in skipped.items() if real not in by_real]
+    return Found(sorted(by_real.values(), key=os.fsencode), sorted(left, key=os.fsencode))
+
+
+def begin_with_records(
+    paths: Sequence[str], begins_with_a_record: IsRecordHead, *, storage: Storage = LOCAL
+) -> list[str]:
+    """Those of some files that begin with a record, as far as they are read: not all of very many."""
+    paths = paths[: _most_probed(paths[0])] if paths else paths
+    heads = _heads(paths, storage)
+    return [path for path, head in zip(paths, heads, strict=True) if head and begins_with_a_record(head)]
 
 
 def is_record_name(name: str) -> bool | None:
@@ -91,31 +140,83 @@ def is_record_name(name: str) -> bool | None:
     name = name.lower()
     if _OTHERS.search(name):
         return False
-    return True if _RECORDS.search(name) else None
+    return True if _RECORDS.search(name) and not _TAR.search(name) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A file that was reached, and its real path; `is_record` is what its name says, None where only content can."""
+
+    path: str
+    real: str
+    is_record: bool | None = True
+    size_bytes: int | None = None
 
 
 class _Search:
     """One place being searched: what was passed over, and which folders have been seen."""
 
-    def __init__(self, place: str, looks_like_records: Callable[[str], bool], storage: Storage) -> None:
+    def __init__(self, place: str, begins_with_a_record: IsRecordHead, storage: Storage) -> None:
         self.place = place
-        self.looks_like_records = looks_like_records
+        self.begins_with_a_record = begins_with_a_record
         self.storage = storage
+        self.skipped: list[_Candidate] = []
         self.passed_over: Counter[str] = Counter()
         self.folders_seen: set[tuple[int, int]] = set()
         self.expanded: set[tuple[str, int]] = set()
 
-    def run(self) -> list[tuple[str, str]]:
-        """Every record file with its real path."""
+    def run(self) -> list[_Candidate]:
+        """Every record file."""
         there = self._stat(self.place)
         if there is None and not _MAGIC.search(self.place):
             raise _missing(self.place, self.storage)
         if there is not None and there.kind != "folder":
-            return [(self.place, self.storage.real(self.place))]
-        found = list(self._folder(self.place) if there is not None else self._pattern())
+            return [_Candidate(self.place, self.storage.real(self.place))]
+        reached = list(self._folder(self.place) if there is not None else self._pattern())
+        found = [one for one in reached if one.is_record]
+        unexplained = [one for one in reached if one.is_record is None]
+        if found:
+            self.skipped = list(filter(_can_hold_a_record, unexplained))
+        else:
+            found = self._by_content(unexplained)
         if not found:
             raise self._nothing(pattern=there is None)
         return found
+
+    def _by_content(self, unexplained: Sequence[_Candidate]) -> list[_Candidate]:
+        """The files that begin with a record; where they are too many to read, by a sample of each extension."""
+        large = list(filter(_can_hold_a_record, unexplained))
+        alike: dict[str, list[_Candidate]] = defaultdict(list)
+        for one in sorted(large, key=lambda one: os.fsencode(one.path)):
+            alike[_NUMBER.sub("#", _extension(one.path))].append(one)
+        most = _most_probed(self.place)
+        quota = len(large) if len(large) <= most else most // len(alike)
+        if alike and not quota:
+            raise self._undecided(large, f"{len(alike):,} different extensions")
+        found: list[_Candidate] = []
+        for ending, files in alike.items():
+            # Drawn by lot, the same each time: every tenth file may be every tenth for a reason.
+            sample = files if len(files) <= quota else random.Random(0).sample(files, quota)
+            heads = _heads([one.path for one in sample], self.storage)
+            are_records = [
+                one
+                for one, head in zip(sample, heads, strict=True)
+                if head and self.begins_with_a_record(head)
+            ]
+            # What is empty holds no records, and says nothing of its like.
+            all_are = len(are_records) == sum(head != b"" for head in heads)
+            if len(sample) < len(files) and are_records and not all_are:
+                said = f"{len(are_records):,} of {len(sample):,} that were read begin with a record"
+                raise self._undecided(files, f"{ending or 'no extension'}: {said}")
+            found += are_records if len(sample) == len(files) or not are_records else files
+        taken = {one.path for one in found}
+        for one in unexplained:
+            if one.path not in taken:
+                self._pass_over(one.path)
+        return found
+
+    def _pass_over(self, path: str) -> None:
+        self.passed_over[_extension(path) or "without extension"] += 1
 
     def _stat(self, path: str) -> Stat | None:
         try:
@@ -125,11 +226,11 @@ class _Search:
                 return None
             raise
 
-    def _folder(self, root: str) -> Iterator[tuple[str, str]]:
+    def _folder(self, root: str) -> Iterator[_Candidate]:
         # Links wait until all that is really here has been seen, so that it goes by its own name. A folder
         # is entered once, so that links in a circle come to an end.
         linked_folders = deque([root])
-        linked_files: list[tuple[str, str]] = []
+        linked_files: list[_Candidate] = []
         while linked_folders:
             folders = [linked_folders.popleft()]
             while folders:
@@ -145,14 +246,17 @@ class _Search:
                     path = os.path.join(folder, entry.name)
                     if entry.kind == "folder" and not entry.name.startswith(_HIDDEN):
                         (linked_folders if entry.link else folders).append(path)
-                    elif self._takes(path, entry, names):
+                    elif (verdict := self._verdict(path, entry, names)) is not False:
                         if entry.link:
-                            linked_files.append((path, self.storage.real(path)))
+                            real_path = self.storage.real(path)
+                            linked_files.append(_Candidate(path, real_path, verdict, entry.size_bytes))
                         else:
-                            yield path, os.path.join(real, entry.name)
+                            real_path = os.path.join(real, entry.name)
+                            yield _Candidate(path, real_path, verdict, entry.size_bytes)
         yield from linked_files
 
-    def _takes(self, path: str, entry: Entry, beside: set[str], *, hidden: bool = False) -> bool:
+    def _verdict(self, path: str, entry: Entry, beside: set[str], *, hidden: bool = False) -> bool | None:
+        """Whether a file is one of records: yes, no, or None where only its content can tell."""
         if entry.kind == "folder":
             return False
         verdict: bool | None = False
@@ -161,13 +265,13 @@ class _Search:
             checkpoint = _CHECKPOINT.match(entry.name)
             if verdict and checkpoint and f"{checkpoint['stem']}.index" in beside:
                 verdict = False  # TensorFlow numbers the files of a checkpoint like shards
-            if verdict is None:
-                verdict = entry.kind == "file" and self.looks_like_records(path)
-        if not verdict:
-            self.passed_over[os.path.splitext(entry.name)[1] or "without extension"] += 1
-        return bool(verdict)
+            if verdict is None and entry.kind != "file":
+                verdict = False
+        if verdict is False:
+            self._pass_over(path)
+        return verdict
 
-    def _pattern(self) -> Iterator[tuple[str, str]]:
+    def _pattern(self) -> Iterator[_Candidate]:
         root = _root(self.place)
         parts = [part for part in self.place[len(root) :].split("/") if part]
         if self.place.endswith("/"):
@@ -181,7 +285,7 @@ class _Search:
             raise _missing(fixed, self.storage)
         yield from self._expand(root, parts)
 
-    def _expand(self, folder: str, parts: list[str]) -> Iterator[tuple[str, str]]:
+    def _expand(self, folder: str, parts: list[str]) -> Iterator[_Candidate]:
         # Several `**` reach one folder in many ways; each is followed once.
         if (folder, len(parts)) in self.expanded:
             return
@@ -206,8 +310,10 @@ class _Search:
                     path = os.path.join(folder, entry.name)
                     if entry.kind == "folder":
                         yield from self._expand(path, rest) if rest else self._folder(path)
-                    elif not rest and self._takes(path, entry, names, hidden=True):
-                        yield path, self.storage.real(path)
+                    elif not rest:
+                        verdict = self._verdict(path, entry, names, hidden=True)
+                        if verdict is not False:
+                            yield _Candidate(path, self.storage.real(path), verdict, entry.size_bytes)
 
     def _folders_below(self, top: str) -> Iterator[str]:
         seen: set[tuple[int, int]] = set()
@@ -222,6 +328,16 @@ class _Search:
             for entry in self.storage.list(folder or "."):
                 if entry.kind == "folder" and not entry.name.startswith(_HIDDEN):
                     folders.append(os.path.join(folder, entry.name))
+
+    def _undecided(self, files: Sequence[_Candidate], found: str) -> RekordError:
+        return error(
+            "X502",
+            f"cannot determine which of {len(files):,} files hold records",
+            location=Location(path=self.place),
+            expected="names of record files, or one extension for all files that hold records and no others",
+            found=found,
+            do="name the files with a pattern, e.g. FOLDER/*.bin",
+        )
 
     def _nothing(self, *, pattern: bool) -> RekordError:
         count = sum(self.passed_over.values())
@@ -241,6 +357,37 @@ class _Search:
             found=found,
             do=do,
         )
+
+
+def _can_hold_a_record(one: _Candidate) -> bool:
+    return one.size_bytes is None or one.size_bytes >= _LEAST_BYTES
+
+
+def _most_probed(place: str) -> int:
+    return MOST_PROBED_REMOTE if is_remote(place) else MOST_PROBED
+
+
+def _heads(paths: Sequence[str], storage: Storage) -> list[bytes | None]:
+    """The first bytes of each file; None of one that cannot be read."""
+    return each(lambda path: _head(path, storage), paths, remote=bool(paths) and is_remote(paths[0]))
+
+
+def _head(path: str, storage: Storage) -> bytes | None:
+    if is_remote(path):
+        return REMOTE.head(path, PROBED_BYTES)
+    head = bytearray(PROBED_BYTES)
+    filled = 0
+    try:
+        with storage.open_read(path) as file, memoryview(head) as view:
+            while filled < len(head) and (count := file.readinto(view[filled:])):
+                filled += count
+    except DatasetError:
+        return None
+    return bytes(head[:filled])
+
+
+def _extension(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[1]
 
 
 def _matches(name: str, pattern: str) -> bool:

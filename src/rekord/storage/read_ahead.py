@@ -38,6 +38,7 @@ class ReadAhead:
         self._block = b""
         self._ahead: deque[tuple[int, Future[bytes]]] = deque()  # the end of each block that comes
         self._threads: ThreadPoolExecutor | None = None
+        self._wanted = _Wanted()
 
     def readinto(self, buffer: Buffer, /) -> int:
         with memoryview(buffer).cast("B") as view:
@@ -56,11 +57,10 @@ class ReadAhead:
         return offset
 
     def close(self) -> None:
+        # A finalizer may call this, so that it takes no lock: an executor that nobody holds ends by itself. A request
+        # that is under way is left to itself, and none is begun any more.
         self._forget()
-        if self._threads is not None:
-            # A request that is under way is left to itself: nobody waits for it any more.
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._threads = None
+        self._threads = None
         self._block = b""
         self._begin = 0
 
@@ -93,9 +93,21 @@ class ReadAhead:
         begin = self._ahead[-1][0] if self._ahead else begin
         while len(self._ahead) <= BLOCKS_AHEAD and begin < self.size_bytes:
             end = min(begin + BLOCK_BYTES, self.size_bytes)
-            self._ahead.append((end, self._threads.submit(self._fetch, begin, end)))
+            self._ahead.append((end, self._threads.submit(self._wanted.fetch, self._fetch, begin, end)))
             begin = end
 
     def _forget(self) -> None:
-        while self._ahead:
-            self._ahead.popleft()[1].cancel()
+        """Begin none of the requests that wait."""
+        self._wanted.given_up = True
+        self._wanted = _Wanted()
+        self._ahead.clear()
+
+
+class _Wanted:
+    """Whether what was asked for ahead is still wanted."""
+
+    given_up = False
+
+    def fetch(self, fetch: Callable[[int, int], bytes], begin: int, end: int) -> bytes:
+        """The range, unless nobody wants it any more."""
+        return b"" if self.given_up else fetch(begin, end)

@@ -174,11 +174,8 @@ def _sampled(split: Split) -> dict[str, Any]:
     with suppress(RekordError):
         per_record = sum(stat.size_bytes for stat in split._stats()) // max(len(split._shards), 1)
         rows = min(max(_SAMPLED_BYTES // max(per_record, 1), 1), _SAMPLED_RECORDS)
-        batches = split.batches(rows, threads=1, prefetch=0)
-        try:
-            return dict(next(iter(batches), {}))
-        finally:
-            batches.close()
+        with iter(split.batches(rows, threads=1, prefetch=0)) as batches:
+            return dict(next(batches, {}))
     return {}
 
 

@@ -20,6 +20,7 @@ from rekord.dataset.writer import Writer
 from rekord.errors import DataError, FormatError, RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Int64, Schema, Text
+from rekord.storage.anywhere import ANYWHERE
 from rekord.training.learner import numpy_of
 
 Array: TypeAlias = "npt.NDArray[Any]"
@@ -52,8 +53,8 @@ def read_state(path: str) -> dict[str, Any]:
         raise _damaged(path, "a state at its front", "none")
     try:
         state = msgspec.json.decode(row["data"])
-    except msgspec.DecodeError as failure:
-        raise _damaged(path, "a state as JSON", str(failure)[:60]) from failure
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as failure:
+        raise _damaged(path, "a state as JSON", str(failure)[:60]) from None
     if not isinstance(state, dict):
         raise _damaged(path, "a state as a JSON object", type(state).__name__)
     return state
@@ -91,6 +92,8 @@ def _size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
 
 
 def _rows(path: str) -> Iterator[dict[str, Any]]:
+    if ANYWHERE.stat(path).kind != "file":  # a pipe would be waited for without end
+        raise _damaged(path, "a checkpoint of `rekord train`", "no file")
     try:
         # None is ever written compressed: a few bytes could become more than there is memory.
         if compression_of(path) != "none":

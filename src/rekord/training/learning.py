@@ -66,7 +66,7 @@ def learn(split: Split, task: Task, *, image_size: Size | None = None, progress:
         some = sampled(split, LEARNED_RECORDS)
         most_values = max([_values_of(schema[name]) for name in columns])
         rows = max(1, min(_MOST_ROWS, _BATCH_VALUES // most_values))
-        batches = some.batches(rows, columns=columns)
+        batches = iter(some.batches(rows, columns=columns))
         for batch in batches:
             for one in reading:
                 one.add(batch)

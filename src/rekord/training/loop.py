@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -100,10 +99,10 @@ class Loop:
     def _train(self, stopping: Stopping) -> None:
         progress = self.progress
         totals = progress.totals = progress.totals or Totals(self._encoder.task)
-        batches = self._batches(self._reading.train, epoch=progress.epoch, shuffle=True)
+        loader = self._batches(self._reading.train, epoch=progress.epoch, shuffle=True)
         if progress.reader is not None:
-            batches.load_state_dict(progress.reader)
-        with closing(batches):
+            loader.load_state_dict(progress.reader)
+        with iter(loader) as batches:
             while True:
                 began = time.perf_counter()
                 batch = next(batches, None)
@@ -191,9 +190,9 @@ class Loop:
         totals = Totals(task)
         classes = len(task.classes)
         matrix = np.zeros((classes, classes), np.int64) if 0 < classes <= MOST_MATRIX_CLASSES else None
-        batches = self._batches(split, epoch=0, shuffle=False)
-        self._watch.validating(self.progress.epoch + 1, len(batches))
-        with closing(batches):
+        loader = self._batches(split, epoch=0, shuffle=False)
+        self._watch.validating(self.progress.epoch + 1, len(loader))
+        with iter(loader) as batches:
             for batch in batches:
                 step: Step = batch["step"]  # type: ignore[assignment]
                 said = self._learner.said(step)

@@ -225,7 +225,15 @@ class _Run:
         try:
             with located(path=path):
                 return Encoder.from_dict(state["encoder"], self._task), _progress(state, self._task)
-        except (KeyError, TypeError, ValueError, OverflowError, msgspec.ValidationError) as failure:
+        except (
+            AttributeError,
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            RecursionError,
+            msgspec.ValidationError,
+        ) as failure:
             raise error(
                 "X575",
                 location=Location(path=path),

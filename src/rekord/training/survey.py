@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -60,7 +59,7 @@ def sampled(split: Split, most: int) -> Split:
 
 def first_batch(split: Split, columns: Sequence[str]) -> dict[str, Column]:
     """These columns of the first few records; nothing where there are no records."""
-    with closing(split.batches(FIRST_RECORDS, columns=columns, threads=1, prefetch=0)) as batches:
+    with iter(split.batches(FIRST_RECORDS, columns=columns, threads=1, prefetch=0)) as batches:
         return next(batches, {})
 
 

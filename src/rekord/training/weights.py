@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -51,10 +50,10 @@ def _of_pixels(split: Split, encoder: Encoder, *, seed: int, batch_size: int) ->
     task = encoder.task
     counts = np.zeros(len(task.classes), np.int64)
     seen = 0
-    batches = split.batches(
+    loader = split.batches(
         batch_size, shuffle=True, seed=seed, map=lambda batch: {"step": encoder(batch)}, **encoder.reading()
     )
-    with closing(batches):
+    with iter(loader) as batches:
         for batch in batches:
             step: Step = batch["step"]  # type: ignore[assignment]
             ids = step.y.reshape(-1)

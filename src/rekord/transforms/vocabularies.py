@@ -157,6 +157,14 @@ def companion(options: Mapping[str, Any], folder: str, name: str, sha256: str, c
             do="write the dataset again",
         )
     path = f"{folder.rstrip('/')}/{file}"
+    if ANYWHERE.stat(path).kind != "file":  # a pipe would be waited for without end
+        raise error(
+            code,
+            location=Location(path=path),
+            expected="a file",
+            found="something else",
+            do="bring the file back",
+        )
     data = read_bounded(path, code)
     if digest(data) != known:
         raise error(

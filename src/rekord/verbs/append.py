@@ -181,8 +181,8 @@ def _new_shards(new: Dataset, work: Workplace, old: Old, name: str) -> list[NewS
     if name not in new.splits or not len(new.splits[name]):
         return []
     records = records_of(new.splits[name])
-    digests = read_manifest(work.rows).splits[name].shards.sha256
-    return [kept_shard(records, number, digest, old.index) for number, digest in enumerate(digests)]
+    part = read_manifest(work.rows).splits[name]
+    return [kept_shard(records, number, part, old.index) for number in range(len(part.shards.records))]
 
 
 def _complete(old: Old, options: Mapping[str, Any], target: Target) -> Edited | None:

@@ -234,7 +234,8 @@ def _chosen_splits(old: Old, asked: object) -> list[str]:
 
 
 def _draw(split: Split, asked: Asked) -> Draw:
-    split._shards.check_any_order()
+    if asked.method == "smote":
+        split._shards.check_any_order()  # neighbours are looked up by number
     records = labelled(split, asked.by)
     grow = asked.method != "undersample"
     after = targets(asked.sampling_strategy, records.classes, records.values_of_records, grow=grow)
@@ -345,7 +346,7 @@ def _kept_split(
     if split._ids is not None:
         shards = [Copied(stretch) for stretch in cut_records(records, cut)]
     elif part is not None:
-        shards = [kept_shard(records, i, sha256, old.index) for i, sha256 in enumerate(part.shards.sha256)]
+        shards = [kept_shard(records, i, part, old.index) for i in range(len(part.shards.records))]
     else:
         starts = split._shards.starts.tolist()
         shards = [Copied(Stretch(records, begin, end)) for begin, end in pairwise(starts)]

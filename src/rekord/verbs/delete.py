@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +34,7 @@ from rekord.verbs.edits import (
     without,
 )
 from rekord.verbs.matching import matching
+from rekord.verbs.record_list import RecordList, RecordPairs, record_list, record_numbers
 from rekord.verbs.remaking import Old, check_split, records_of
 
 Where: TypeAlias = "str | Callable[[Batch], Any] | Mapping[str, Sequence[int]] | Sequence[int]"
@@ -44,57 +46,115 @@ def delete(
     path: PathLike,
     out: PathLike | None = None,
     *,
-    where: Where,
+    where: Where | None = None,
+    records: RecordPairs | None = None,
     split: str | Sequence[str] | None = None,
     replace: bool = False,
     workers: int | None = None,
     fresh: bool = False,
     progress: bool = True,
 ) -> Dataset:
-    """Make a dataset at `out` of one without the records that `where` says, and open it.
+    """Make a dataset at `out` of one without the records that `where` or `records` says, and open it.
 
     `where` is a condition in SQL over columns (a record of which it is NULL stays), a function that gives True or
-    False for each record of a batch, or numbers of records: of the only split, or `{"train": [3, 7]}`. `split`
-    leaves all other splits alone. Shards without such records are linked, not copied; the others are written anew.
+    False for each record of a batch, or numbers of records: of the only split, or `{"train": [3, 7]}`. `records`
+    are pairs of a split and a number, `[("train", 3), ("val", 7)]`, or the path of a file of them. `split` leaves
+    all other splits alone. Shards without such records are linked, not copied; the others are written anew.
     A split of which nothing is left keeps one shard without records.
 
     With `replace` the new dataset takes the place of the old one, in one step where the system can.
     """
     target = target_of(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
-    return open_dataset(deleted(path, target, where=where, split=split).dataset)
+    return open_dataset(deleted(path, target, where=where, records=records, split=split).dataset)
 
 
 def deleted(
-    path: PathLike, target: Target, *, where: Where, split: str | Sequence[str] | None = None
+    path: PathLike,
+    target: Target,
+    *,
+    where: Where | None = None,
+    records: RecordPairs | None = None,
+    split: str | Sequence[str] | None = None,
 ) -> Edited:
     """What `delete` does, and how it ended."""
-    said = digest_of_words("delete", words_of_where(where), None if split is None else listed_splits(split))
+    if (where is None) == (records is None):
+        raise error(
+            "U605",
+            "`where` and `records` cannot both be given"
+            if records is not None
+            else "nothing says which records are to be deleted",
+            expected="either `where` or `records`",
+            found="none of them" if records is None else "both",
+            do='where="label = 3", or records=[("train", 3)]',
+        )
+    which = Which.of(where, records, split)
+    said = digest_of_words("delete", which.words(), None if split is None else listed_splits(split))
     with edited_at(path, target) as (work, done):
         if done is not None and done.said == said:
             return told_of(done, path, target)
         old = editable(path, target)
-        gone = chosen_records(old, where, split)
+        gone = which.numbers(old)
         shards: dict[str, list[NewShard]] = {}
         for name, one in old.splits.items():
-            records = records_of(one)
+            stored = records_of(one)
             made = [
-                kept(old, name, records, number) if not len(here) else without(records, number, here)
-                for number, here in enumerate(_by_shard(records, gone[name]))
+                kept(old, name, stored, number) if not len(here) else without(stored, number, here)
+                for number, here in enumerate(_by_shard(stored, gone[name]))
             ]
             shards[name] = [shard for shard in made if shard is not None]
             if not shards[name]:
-                shards[name] = [Copied(Stretch(records, 0, 0))]
+                shards[name] = [Copied(Stretch(stored, 0, 0))]
         # Of what was deleted nothing is to be left: not even the condition, which may name it.
-        which = {name: digest_of(ids) for name, ids in gone.items() if len(ids)}
+        digests = {name: digest_of(ids) for name, ids in gone.items() if len(ids)}
         edit = Edit(
             verb="delete",
             old=old,
             shards=shards,
             counts={name: len(ids) for name, ids in gone.items()},
-            options={"deleted": which},
+            options={"deleted": digests},
             said=said,
+            notes=which.notes,
         )
         return run_edit(edit, path, target, work)
+
+
+@dataclass(frozen=True)
+class Which:
+    """The records that an edit is about: those that a condition says, or those of a list."""
+
+    where: Where | None
+    listed: RecordList | None
+    split: str | Sequence[str] | None
+
+    @classmethod
+    def of(cls, where: Where | None, records: RecordPairs | None, split: str | Sequence[str] | None) -> Which:
+        """Refuse what cannot stand together, and read the list."""
+        if records is not None and split is not None:
+            raise error(
+                "U605",
+                "`split` cannot be given beside `records`",
+                expected="one of them: a list names the split of each record",
+                found="both",
+                do="leave `split` out",
+            )
+        return cls(where, None if records is None else record_list(records), split)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of the list."""
+        return () if self.listed is None else self.listed.notes
+
+    def words(self) -> Any:
+        """What was asked for, in words that are the same in every run."""
+        if self.listed is not None:
+            return ["records", sorted(one.pair for one in self.listed.records)]
+        return None if self.where is None else words_of_where(self.where)
+
+    def numbers(self, old: Old) -> dict[str, Ids]:
+        """The numbers of these records in each split, in order."""
+        if self.listed is None:
+            return chosen_records(old, self.where, self.split)
+        return {name: np.zeros(0, np.int64) for name in old.splits} | record_numbers(old, self.listed)
 
 
 def chosen_records(old: Old, where: Any, split: str | Sequence[str] | None) -> dict[str, Ids]:

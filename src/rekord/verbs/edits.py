@@ -176,7 +176,7 @@ def _no_manifest(place: str) -> RekordError:
 def kept(old: Old, split: str, records: Records, number: int) -> NewShard:
     """A shard that stays as it is."""
     assert old.manifest is not None
-    return kept_shard(records, number, old.manifest.splits[split].shards.sha256[number], old.index)
+    return kept_shard(records, number, old.manifest.splits[split], old.index)
 
 
 def without(records: Records, number: int, gone: Ids) -> NewShard | None:

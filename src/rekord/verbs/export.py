@@ -12,7 +12,7 @@ from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.split import Split
 from rekord.errors import error
-from rekord.schema import Schema
+from rekord.schema import RecordKind, Schema
 from rekord.schema.refuse import near_miss, shown
 from rekord.storage.files import LOCAL, Storage
 from rekord.verbs.exports.formats import (
@@ -74,6 +74,7 @@ def export(
     labels: Literal["ids", "names"] = "ids",
     shard_size: str | int | None = None,
     schema: Schema | PathLike | None = None,
+    kind: RecordKind | None = None,
     threads: int | None = None,
     overwrite: bool = False,
     on_records: Callable[[int], None] | None = None,
@@ -85,7 +86,8 @@ def export(
     one of the others with a file for each split. One file takes one split: `split` names it.
 
     Only `columns` are written where they are given, and of each split the first `limit` records. `labels="names"`
-    writes the names of classes in the place of their ids where the format is text. `shard_size` cuts tars.
+    writes the names of classes in the place of their ids where the format is text. `shard_size` cuts tars. Payloads
+    that are no Examples are one column, `payload`; `kind` says what payloads are, where that is not to be guessed.
 
     `out` appears when it is complete, or not at all: a damaged record, a full disk or Ctrl-C leave nothing behind.
     A file that is there already is replaced with `overwrite`, a folder never.
@@ -100,6 +102,7 @@ def export(
         labels=labels,
         shard_size=shard_size,
         schema=schema,
+        kind=kind,
         threads=threads,
         overwrite=overwrite,
         on_records=on_records,
@@ -118,6 +121,7 @@ def exported(
     labels: Literal["ids", "names"] = "ids",
     shard_size: str | int | None = None,
     schema: Schema | PathLike | None = None,
+    kind: RecordKind | None = None,
     threads: int | None = None,
     overwrite: bool = False,
     on_records: Callable[[int], None] | None = None,
@@ -130,7 +134,7 @@ def exported(
     wanted = None if columns is None else _columns(columns)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise _refused("limit", limit, "a whole number from 1", "limit=1000")
-    splits = _splits(source, split, schema)
+    splits = _splits(source, split, schema, kind)
     every = [Records(one, wanted, limit, threads) for one in splits]
     if one_file and len(every) > 1:
         raise _several(place, splits)
@@ -249,15 +253,19 @@ def _no_option(name: str, format: Format, expected: str) -> Exception:
 
 
 def _splits(
-    source: object, split: str | Sequence[str] | None, schema: Schema | PathLike | None
+    source: object,
+    split: str | Sequence[str] | None,
+    schema: Schema | PathLike | None,
+    kind: RecordKind | None,
 ) -> list[Split]:
-    if isinstance(source, (Dataset, Split)) and schema is not None:
-        raise _refused("schema", schema, "None beside a dataset that is open", "rk.open(path, schema=…)")
+    for name, given in (("schema", schema), ("kind", kind)):
+        if isinstance(source, (Dataset, Split)) and given is not None:
+            raise _refused(name, given, "None beside a dataset that is open", f"rk.open(path, {name}=…)")
     if isinstance(source, Split):
         if split is not None:
             raise _refused("split", split, "None beside a split", "leave split= out")
         return [source]
-    dataset: Any = source if isinstance(source, Dataset) else open_dataset(source, schema=schema)  # type: ignore[arg-type]
+    dataset: Any = source if isinstance(source, Dataset) else open_dataset(source, schema=schema, kind=kind)  # type: ignore[arg-type]
     if split is None:
         return list(dataset.splits.values())
     names = [split] if isinstance(split, str) else list(split) if isinstance(split, Sequence) else []

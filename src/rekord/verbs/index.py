@@ -1,4 +1,4 @@
-"""`rekord index`: index files beside record files, in the form that a tool reads."""
+"""`rekord index`: index files of record files, in the form that a tool reads."""
 
 from __future__ import annotations
 
@@ -7,12 +7,32 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from rekord.dataset.foreign_index import index_name, looks_like_an_index, text_index
-from rekord.dataset.index import index_path, offsets_file
+import numpy as np
+import pyarrow as pa
+
+from rekord.codec.arrow import column_to_arrow
+from rekord.dataset.compact_manifest import listed_shard
+from rekord.dataset.dataset import open as open_dataset
+from rekord.dataset.foreign_index import (
+    index_name,
+    index_place,
+    index_root,
+    looks_like_an_index,
+    text_index,
+)
+from rekord.dataset.index import index_file, index_path, offsets_file
+from rekord.dataset.manifest import MANIFEST, read_manifest
 from rekord.dataset.read import PathLike, record_files
-from rekord.dataset.shard_index import compression_of, rebuilt_index, shard_index
+from rekord.dataset.shard_index import (
+    ShardIndex,
+    compression_of,
+    index_mismatch,
+    rebuilt_index,
+    shard_index,
+)
 from rekord.errors import RekordError, error
 from rekord.location import Location
+from rekord.schema import Schema
 from rekord.schema.refuse import shown
 from rekord.storage.anywhere import ANYWHERE
 from rekord.storage.files import read_error
@@ -20,6 +40,7 @@ from rekord.storage.publish import publish
 
 Format: TypeAlias = Literal["rekord", "dali", "vahidk"]
 _FORMATS = ("rekord", "dali", "vahidk")
+_ROWS = 8192
 
 
 @dataclass
@@ -52,10 +73,11 @@ def index(
 ) -> IndexReport:
     """Write the index files of a record file, or of all in a folder or glob.
 
-    rekord's own go to `.rekord/index` beside the files. Those for DALI (`x.tfrecord.idx`) and for vahidk's
-    `tfrecord` (`x.tfindex`) go beside the files, or to `out`: a folder, or for one file the name of its index. They
-    are made from the headers of the records; payloads are not looked at. `on_file` hears of each index: where it is,
-    of how many records, and whether it was written.
+    rekord's own go to `.rekord/index` next to the files. Those for DALI (`x.tfrecord.idx`) and for vahidk's
+    `tfrecord` (`x.tfindex`) go to a folder `index-dali` or `index-vahidk` in the folder that was named, or that the
+    file is in: next to the shards, readers of `train-*` would take them for records. `out` names another folder, or
+    for one file its index. They are made from the headers of the records; payloads are not read. `on_file` is called
+    for each index: where it is, of how many records, and whether it was written.
     """
     if format not in _FORMATS:
         raise error(
@@ -66,7 +88,7 @@ def index(
             do='format="dali"',
         )
     paths = record_files(path)
-    targets = _targets(paths, format, None if out is None else os.fspath(out), single=_is_file(path))
+    targets = _targets(os.fspath(path), paths, format, None if out is None else os.fspath(out))
     # Before anything is written, what can be known to fail.
     for one, target in zip(paths, targets, strict=True):
         _check(one, target, format)
@@ -81,11 +103,7 @@ def index(
     return report
 
 
-def _is_file(path: PathLike) -> bool:
-    return os.path.isfile(os.fspath(path))
-
-
-def _targets(paths: list[str], format: Format, out: str | None, *, single: bool) -> list[str]:
+def _targets(place: str, paths: list[str], format: Format, out: str | None) -> list[str]:
     if format == "rekord":
         if out is not None:
             raise error(
@@ -97,10 +115,12 @@ def _targets(paths: list[str], format: Format, out: str | None, *, single: bool)
             )
         return [index_path(path) for path in paths]
     if out is None:
-        return [index_name(path, format) for path in paths]
-    if single and not os.path.isdir(out) and not out.endswith(os.sep):
+        root = index_root(place, paths)
+        targets = [index_place(root, path, format) for path in paths]
+    elif os.path.isfile(place) and not os.path.isdir(out) and not out.endswith(os.sep):
         return [out]
-    targets = [os.path.join(out, os.path.basename(index_name(path, format))) for path in paths]
+    else:
+        targets = [os.path.join(out, os.path.basename(index_name(path, format))) for path in paths]
     seen: dict[str, str] = {}
     for path, target in zip(paths, targets, strict=True):
         other = seen.setdefault(target, path)
@@ -110,14 +130,17 @@ def _targets(paths: list[str], format: Format, out: str | None, *, single: bool)
                 location=Location(path=path),
                 expected="files with different names, where their indexes go to one folder",
                 found=f"{os.path.basename(target)[:60]}, of {other[-60:]} too",
-                do="index one folder at a time, or leave the output out",
+                do="rekord index FILE --format FORMAT -o INDEX, one file at a time"
+                if out is None
+                else "index one folder at a time, or leave the output out",
             )
     return targets
 
 
 def _check(path: str, target: str, format: Format) -> None:
     compression = compression_of(path)
-    if compression != "none" and not (format == "rekord" and shard_index(path).origin == "written"):
+    listed = listed_shard(path) if format == "rekord" else None
+    if compression != "none" and (listed is None or listed.expected is None):
         raise error(
             "U652",
             location=Location(path=path),
@@ -145,22 +168,54 @@ def _index_file(path: str, target: str, format: Format) -> tuple[int, bool]:
     """How many records a file has, and whether its index had to be written."""
     if format == "rekord":
         there = shard_index(path)
-        if there.origin == "written":
-            return len(there.offsets), False
+        if there.origin == "written" and there.has_columns(()):
+            return len(there), False
     found = rebuilt_index(path)
-    if found.compression != "none":
+    listed = _listed_index(path, found) if format == "rekord" else None
+    if found.compression != "none" and listed is None:
         raise _changed(path)
     size_bytes = found.stamp[0]
     if format == "rekord":
-        content = offsets_file(found.offsets, file_bytes=size_bytes)
+        content = listed or offsets_file(found.offsets, file_bytes=size_bytes)
     else:
         content = text_index(found.offsets, size_bytes)
         if _holds(target, content):
-            return len(found.offsets), False
+            return len(found), False
     ANYWHERE.make_folder(os.path.dirname(target) or ".")
     with publish(target, ANYWHERE) as staged:
         staged.write(content)
-    return len(found.offsets), True
+    return len(found), True
+
+
+def _listed_index(path: str, found: ShardIndex) -> bytes | None:
+    """The index of a shard as its manifest expects it, made of the records; None where nothing is expected of it."""
+    listed = listed_shard(path)
+    if listed is None or listed.expected is None:
+        return None
+    manifest = read_manifest(os.path.dirname(path))
+    schema, told = Schema.from_dict(manifest.schema), manifest.options.get("index")
+    names = [name for name in told if name in schema.context] if isinstance(told, list) else []
+    tables = [
+        pa.table({f"index:{name}": column_to_arrow(batch[name]) for name in names})
+        for batch in open_dataset([path], schema, allow_missing=True).batches(_ROWS, columns=names)
+        if names
+    ]
+    made = index_file(
+        schema,
+        names,
+        found.offsets.astype(np.int64),
+        tables,
+        found.flush_points or (),
+        str(listed.expected.digest),
+    )
+    if made.checksums != list(listed.expected.checksums or ()):
+        raise index_mismatch(
+            path,
+            f"the index that {MANIFEST} lists",
+            "another one, made of the records",
+            do=f"rekord check {os.path.dirname(path) or '.'}",
+        )
+    return made.data
 
 
 def _holds(target: str, content: bytes) -> bool:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from rekord.dataset.order import Ids
 from rekord.dataset.selection import all_numbers
-from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import error
 from rekord.feeds.sql_answer import Answer
-from rekord.feeds.sql_index import Indexed
 from rekord.location import Location
 from rekord.schema.refuse import shown
 
-_PLACE = ("_shard", "_record")
+_NUMBER = "_record"
 
 
 def matching(split: Split, condition: str) -> Ids:
@@ -33,7 +29,7 @@ def matching(split: Split, condition: str) -> Ids:
             do="where=\"label = 3 and caption like '%cat%'\"",
         )
     for name in split.schema:
-        if name.casefold() in _PLACE:
+        if name.casefold() == _NUMBER:
             raise error(
                 "U697",
                 location=Location(feature=name),
@@ -50,25 +46,7 @@ def matching(split: Split, condition: str) -> Ids:
 
 def _numbers(split: Split, condition: str) -> Ids:
     """Of all records of the shards, in no order."""
-    shards = split._shards
-    names = Indexed(shards, {}).places()
-    if len(names.unique()) < len(names):  # names that are no text may look alike
-        parts = [
-            _numbers(_one_shard(split, number), condition) + int(shards.starts[number])
-            for number in range(len(shards.paths))
-        ]
-        return np.concatenate(parts)
     # On a line of its own, so that a comment in the condition ends there.
-    with Answer([split], f"select _shard, _record from records where (\n{condition}\n)") as answer:
-        table = answer.table()
-    if not len(table):
-        return np.zeros(0, np.int64)
-    which = pc.index_in(table["_shard"].combine_chunks().cast(pa.string()), names.cast(pa.string()))
-    starts = shards.starts[np.asarray(which)]
-    numbers: Ids = starts + np.asarray(table["_record"].combine_chunks()).astype(np.int64)
+    with Answer([split], f"select {_NUMBER} from records where (\n{condition}\n)") as answer:
+        numbers: Ids = answer.table()[_NUMBER].to_numpy()
     return numbers
-
-
-def _one_shard(split: Split, number: int) -> Split:
-    shards = split._shards
-    return Split(split.name, Shards([shards.paths[number]], [shards.counts[number]]), split._schema)

@@ -115,6 +115,7 @@ def prepare(
             do="leave `.repeat()` out, or say how many rows: limit=10_000",
         )
     chosen, select = _layout(source, facts, schema, layout, masks)
+    checked_schema(chosen.schema)
     inferred = schema is None and isinstance(chosen, Plain)
     if own_splits and split is None and facts.splits:
         split = "source"

@@ -12,7 +12,7 @@ from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.read import PathLike
 from rekord.errors import error
 from rekord.feeds.sql_answer import Answer
-from rekord.schema import Schema
+from rekord.schema import RecordKind, Schema
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
@@ -25,6 +25,7 @@ def query(
     *,
     split: str | None = None,
     schema: Schema | PathLike | None = None,
+    kind: RecordKind | None = None,
     stream: Literal[False] = False,
 ) -> pa.Table: ...
 
@@ -36,6 +37,7 @@ def query(
     *,
     split: str | None = None,
     schema: Schema | PathLike | None = None,
+    kind: RecordKind | None = None,
     stream: Literal[True],
 ) -> pa.RecordBatchReader: ...
 
@@ -46,33 +48,39 @@ def query(
     *,
     split: str | None = None,
     schema: Schema | PathLike | None = None,
+    kind: RecordKind | None = None,
     stream: bool = False,
 ) -> Any:
     """What DuckDB answers to a query over the records of a dataset, as a `pyarrow.Table`.
 
     `records` are all records, or those of one `split`; each split is a table by its own name too. A column has the
-    name that the schema gives it, in double quotes where it is no plain word: `"image/encoded"`. A query that names
-    `_split`, `_shard` or `_record` is told where each record lies, and `label_name` is the class that `label` is
-    the number of. Only columns that the query needs are decoded, and no record is read where the index knows them.
+    name that the schema gives it, in double quotes where it is no plain word: `"image/encoded"`. Where the
+    query names them, `_split` and `_record` number each record in its split, `_shard` and `_shard_record` in its
+    file, and `label_name` is the class that `label` is the number of. Only columns that the query needs are decoded,
+    and no record is read where the index knows them.
+
+    Payloads that are no Examples have one column, `payload`: their bytes. `kind` says what payloads are ("example",
+    "sequence", "bytes"), where that is not to be guessed.
 
     With `stream` the answer is a `pyarrow.RecordBatchReader`, whose batches are made as they are asked for.
     """
-    answer = Answer(splits_of(path, split, schema), sql)
+    answer = Answer(splits_of(path, split, schema, kind), sql)
     if not stream:
         with answer:
             return answer.table()
     return pa.RecordBatchReader.from_batches(answer.schema, answer.batches())
 
 
-def splits_of(path: Any, split: str | None, schema: Any) -> list[Split]:
+def splits_of(path: Any, split: str | None, schema: Any, kind: RecordKind | None = None) -> list[Split]:
     """The splits that a query is about."""
-    dataset = path if isinstance(path, Dataset) else open_dataset(path, schema=schema)
-    if isinstance(path, Dataset) and schema is not None:
+    dataset = path if isinstance(path, Dataset) else open_dataset(path, schema=schema, kind=kind)
+    if isinstance(path, Dataset) and (schema is not None or kind is not None):
+        name = "kind" if schema is None else "schema"
         raise error(
             "U605",
-            "`schema` cannot be given beside a dataset that is open",
-            expected="a path, or no schema",
+            f"`{name}` cannot be given beside a dataset that is open",
+            expected=f"a path, or no {name}",
             found="a Dataset",
-            do="rk.query(path, sql, schema=…)",
+            do=f"rk.query(path, sql, {name}=…)",
         )
     return list(dataset.splits.values()) if split is None else [dataset[split]]

@@ -23,7 +23,7 @@ from rekord.location import Location
 from rekord.schema import Label, Schema, Text
 from rekord.schema.refuse import shown
 from rekord.storage.files import LOCAL
-from rekord.verbs.delete import Where, chosen_records, listed_splits, words_of_where
+from rekord.verbs.delete import Where, Which, chosen_records, listed_splits
 from rekord.verbs.edits import (
     Edit,
     Edited,
@@ -37,6 +37,7 @@ from rekord.verbs.edits import (
     target_of,
     told_of,
 )
+from rekord.verbs.record_list import RecordPairs
 from rekord.verbs.relabel_classes import (
     Changed,
     changed_classes,
@@ -63,6 +64,7 @@ def relabel(
     *,
     column: str | None = None,
     where: Where | None = None,
+    records: RecordPairs | None = None,
     file: PathLike | None = None,
     key: str | None = None,
     names: Sequence[str] | int | None = None,
@@ -74,21 +76,30 @@ def relabel(
 ) -> Dataset:
     """Make a dataset at `out` of one with other labels, and open it.
 
-    `change` is a dict from class to class (by name or id), a class for all records that `where` says, or a function
-    of a batch that gives a class for each of its records (None leaves one as it is). Instead of it, `file` is a CSV
-    file of labels: by the value of the column `key`, or by the columns `split` and `record`. `where` is what
-    `rk.delete` takes; it and `split` leave all other records alone.
+    `change` is a dict from class to class (by name or id), a class for all records that `where` or `records` says,
+    or a function of a batch that gives a class for each of its records (None leaves one as it is). Instead of it,
+    `file` is a CSV file of labels: by the value of the column `key`, or by the columns `split` and `record`. `where`
+    and `records` are what `rk.delete` takes; they and `split` leave all other records alone.
 
     A dict renames and merges classes: a class that is mapped to a new name is called so, one that is mapped to
-    another class goes into it, and is gone from the list of names, where ids behind it move up. With `where` or
-    `split` the list stays, and new names come behind it. `names` is the whole new list, or how many there are.
-    `column` is the only Label, or `label`, unless said.
+    another class goes into it, and is gone from the list of names, where ids behind it move up. With `where`,
+    `records` or `split` the list stays, and new names come behind it. `names` is the whole new list, or how many
+    there are. `column` is the only Label, or `label`, unless said.
 
     With `replace` the new dataset takes the place of the old one, in one step where the system can.
     """
     target = target_of(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
     ended = relabelled(
-        path, target, change, column=column, where=where, file=file, key=key, names=names, split=split
+        path,
+        target,
+        change,
+        column=column,
+        where=where,
+        records=records,
+        file=file,
+        key=key,
+        names=names,
+        split=split,
     )
     return open_dataset(ended.dataset)
 
@@ -100,19 +111,21 @@ def relabelled(
     *,
     column: str | None = None,
     where: Where | None = None,
+    records: RecordPairs | None = None,
     file: PathLike | None = None,
     key: str | None = None,
     names: Sequence[str] | int | None = None,
     split: str | Sequence[str] | None = None,
 ) -> Edited:
     """What `relabel` does, and how it ended."""
-    _check_asked(change, where, file, key, names)
+    _check_asked(change, where, records, file, key, names)
+    which = Which.of(where, records, split)
     content = None if file is None else hashlib.sha256(read_bytes(LOCAL, os.fspath(file))).hexdigest()
     said = digest_of_words(
         "relabel",
         _words(change),
         column,
-        None if where is None else words_of_where(where),
+        which.words(),
         content,
         key,
         names,
@@ -122,23 +135,23 @@ def relabelled(
         if done is not None and done.said == said:
             return told_of(done, path, target)
         old = editable(path, target)
-        which = column_of(old, column)
-        everywhere = where is None and split is None
+        label = column_of(old, column)
+        everywhere = where is None and records is None and split is None
         mapping = change if isinstance(change, Mapping) else None
-        changed = changed_classes(classes_of(old, which), mapping, names, everywhere=everywhere)
-        schema = _schema_after(old.schema, which, changed)
+        changed = changed_classes(classes_of(old, label), mapping, names, everywhere=everywhere)
+        schema = _schema_after(old.schema, label, changed)
         beside = companions_of(old, changed, schema)
-        chosen = None if everywhere else _chosen(old, where, split)
-        listed = None if file is None else read_labels(file, which, old.schema, key)
+        chosen = None if everywhere else _chosen(old, which)
+        listed = None if file is None else read_labels(file, label, old.schema, key)
         used: set[Any] = set()
         shards: dict[str, list[NewShard]] = {}
         counts: dict[str, int] = {}
         made: dict[str, NewLabels] = {}
         for name, one in old.splits.items():
-            before = values_of(one, which, old.schema[which])
+            before = values_of(one, label, old.schema[label])
             mask = np.ones(before.records, bool) if chosen is None else chosen[name]
             after = _after(one, before, mask, changed, change, listed, used)
-            new = new_labels(which, old.schema[which], before, after, changed, beside.texts)
+            new = new_labels(label, old.schema[label], before, after, changed, beside.texts)
             made[name], counts[name] = new, int(new.renamed.sum())
             shards[name] = _shards(old, name, records_of(one), made[name])
         _check_used(listed, used)
@@ -148,19 +161,21 @@ def relabelled(
             shards=shards,
             counts=counts,
             options={
-                "column": which,
+                "column": label,
                 "relabelled": {name: new.digest() for name, new in made.items() if new.affected.any()},
                 **beside.options,
             },
             said=said,
             schema=schema if schema != old.schema else None,
             beside=beside.files,
-            notes=(*beside.notes, *_texts_left(old, made, changed, beside.texts)),
+            notes=(*which.notes, *beside.notes, *_texts_left(old, made, changed, beside.texts)),
         )
         return run_edit(edit, path, target, work)
 
 
-def _check_asked(change: Any, where: Any, file: Any, key: Any, names: Any) -> None:
+def _check_asked(change: Any, where: Any, records: Any, file: Any, key: Any, names: Any) -> None:
+    if where is not None and records is not None:
+        raise refused("`where` and `records` cannot both be given", "one of the two", "both", "leave one out")
     if change is not None and file is not None:
         raise refused("labels come from `change` or from `file`", "one of the two", "both", "leave one out")
     if change is None and file is None and names is None:
@@ -170,9 +185,10 @@ def _check_asked(change: Any, where: Any, file: Any, key: Any, names: Any) -> No
             "nothing",
             'rk.relabel(path, out, {"old": "new"})',
         )
-    if change is None and where is not None:
-        what = "`where` says which records get a class, and none is named"
-        raise refused(what, "a class, a dict or a function", "none", "leave where= out")
+    if change is None and (where is not None or records is not None):
+        named = "records" if where is None else "where"
+        what = f"`{named}` says which records get a class, and none is named"
+        raise refused(what, "a class, a dict or a function", "none", f"leave {named}= out")
     if file is not None and not isinstance(file, (str, os.PathLike)):
         raise refused("`file` is no path", "the path of a CSV file", shown(file), 'file="labels.csv"')
     if key is not None and file is None:
@@ -204,14 +220,14 @@ def _schema_after(schema: Schema, column: str, changed: Changed) -> Schema:
     return Schema(context=features, steps=dict(schema.steps))
 
 
-def _chosen(old: Old, where: Any, split: str | Sequence[str] | None) -> dict[str, Flags]:
+def _chosen(old: Old, which: Which) -> dict[str, Flags]:
     """Which records of each split are meant."""
-    if where is None:
-        names = listed_splits(split or ())
+    if which.where is None and which.listed is None:
+        names = listed_splits(which.split or ())
         found = chosen_records(old, dict.fromkeys(names, ()), names)
         return {name: np.full(len(old.splits[name]), name in names) for name in found}
     flags = {}
-    for name, ids in chosen_records(old, where, split).items():
+    for name, ids in which.numbers(old).items():
         flags[name] = np.zeros(len(old.splits[name]), bool)
         flags[name][ids] = True
     return flags
@@ -339,7 +355,7 @@ def _check_used(listed: Listed | None, used: set[Any]) -> None:
     line, name = min(unused)
     raise error(
         "X571",
-        f"{len(unused):,} of {len(listed.labels):,} lines are about records that there are not",
+        f"{len(unused):,} of {len(listed.labels):,} lines are about records that do not exist",
         location=Location(path=listed.path, line=line),
         expected="records of the dataset" if listed.key is None else f"values of `{listed.key[:60]}`",
         found=shown(name if isinstance(name, str) else f"{name[0]} {name[1]}"),

@@ -13,6 +13,7 @@ from typing import Any
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.drawn import Drawn
+from rekord.dataset.infer import Kind
 from rekord.dataset.manifest import Manifest, manifest_path, read_manifest
 from rekord.dataset.order import Order
 from rekord.dataset.recipes import FileOrder, Selected
@@ -22,7 +23,7 @@ from rekord.engines.conversion import Outcome
 from rekord.engines.copied import Records
 from rekord.engines.job import Plan
 from rekord.engines.journal import exists, open_staging, read_bytes
-from rekord.engines.remake import Remade, Remake, remake
+from rekord.engines.remake import Remade, Remake, remake, unpacked_bytes
 from rekord.errors import FormatError, RekordError, error, located
 from rekord.layouts.tfds import tfds_files
 from rekord.location import Location
@@ -72,21 +73,24 @@ class Old:
         return {name: told[name] for name in ("key", "layout") if told.get(name) is not None}
 
 
-def opened(given: Any, schema: Schema | str | os.PathLike[str] | None = None) -> Old:
+def opened(
+    given: Any, schema: Schema | str | os.PathLike[str] | None = None, *, kind: Kind | None = None
+) -> Old:
     """A path, a dataset or a split, as what a new dataset is made of."""
     if isinstance(given, Split):
         dataset = Dataset([given], given._schema)
     elif isinstance(given, Dataset):
         dataset = given
     else:
-        dataset = open_dataset(given, schema=schema)
-    if schema is not None and isinstance(given, (Split, Dataset)):
+        dataset = open_dataset(given, schema=schema, kind=kind)
+    if (schema is not None or kind is not None) and isinstance(given, (Split, Dataset)):
+        name = "kind" if schema is None else "schema"
         raise error(
             "U605",
-            "`schema` cannot be given beside a dataset that is open",
-            expected="a path, or no schema",
+            f"`{name}` cannot be given beside a dataset that is open",
+            expected=f"a path, or no {name}",
             found="an open dataset",
-            do="rk.open(path, schema=…)",
+            do=f"rk.open(path, {name}=…)",
         )
     for split in dataset.splits.values():
         _check_plain(split)
@@ -107,7 +111,6 @@ def opened(given: Any, schema: Schema | str | os.PathLike[str] | None = None) ->
 
 def records_of(split: Split) -> Records:
     """The records of a split in its own order."""
-    split._shards.check_any_order()
     if split._ids is None:
         return Records(split._shards, FileOrder(split._shards))
     return Records(split._shards, Selected(Order("sequential", len(split._ids)), split._ids))
@@ -165,7 +168,9 @@ class RemadeCompanions:
         self._tfds = tfds
 
     def __call__(self, manifest: Manifest) -> dict[str, bytes]:
-        files = {_SCHEMA_FILE: self._schema.to_pbtxt().encode(), **other_companions(self._old)}
+        files = other_companions(self._old)
+        if self._schema.kind != "bytes":
+            files = {_SCHEMA_FILE: self._schema.to_pbtxt().encode(), **files}
         if self._tfds:
             splits = {
                 name: (part.shards.records, part.payload_bytes) for name, part in manifest.splits.items()
@@ -211,8 +216,11 @@ def as_outcome(made: Remade) -> Outcome:
 
 def check_room(wanted: Remake) -> None:
     """Refuse what the disk cannot hold. An unfinished run has taken some of its space already."""
-    needed = wanted.framed_bytes
-    if needed is None or any(split.compression != "none" for split in wanted.splits.values()):
+    if wanted.framed_bytes is None:
+        return
+    compressed = any(split.compression != "none" for split in wanted.splits.values())
+    needed = unpacked_bytes(wanted) + (0 if compressed else wanted.framed_bytes)
+    if not needed:
         return
     place = os.path.abspath(wanted.out)
     staging = open_staging(place, wanted.plan.id, wanted.storage, spills=None)
@@ -294,8 +302,7 @@ def _told(root: str | None, dataset: Dataset) -> tuple[Manifest | None, str | No
     if root is None or not exists(ANYWHERE, manifest_path(root)):
         return None, None
     manifest = read_manifest(root)
-    ours = hashlib.sha256(manifest.to_json()).hexdigest()
-    if any(split._digest != ours for split in dataset.splits.values()):
+    if any(split._digest != manifest.digest for split in dataset.splits.values()):
         return None, None  # of other files that lie there, or of a dataset that was changed since
     return manifest, hashlib.sha256(read_bytes(ANYWHERE, manifest_path(root))).hexdigest()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
-from rekord.schema import Feature, Schema
+from rekord.schema import Feature, RecordKind, Schema
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
@@ -22,6 +22,7 @@ def rewrite(
     path: Given | Iterable[Given],
     out: PathLike,
     *,
+    kind: RecordKind | None = None,
     schema: Schema | None = None,
     cast: Mapping[str, str | Feature] | None = None,
     rename: Mapping[str, str] | None = None,
@@ -49,7 +50,8 @@ def rewrite(
 
     Where only their places change (`shard_size`, `shards`, `compression`, `shuffle`, `where`, a merge), records are
     copied as they are, without being decoded. `where` is a condition in SQL over the columns: records are kept of
-    which it is true. Compression is that of before, unless it is given.
+    which it is true. Compression is that of before, unless it is given. Payloads that are no Examples can only be
+    copied; `kind` says what payloads are ("example", "sequence", "bytes"), where that is not to be guessed.
 
     `cast={"label": "int64"}` makes a column another type, whatever kinds its records hold; a value that would not
     survive ends it, unless `lossy`. `rename={"old": "new"}` changes the name of a column, and its key in the record
@@ -70,6 +72,7 @@ def rewrite(
         list(path) if several else [path],  # type: ignore[arg-type]
         out,
         Asked(
+            kind=kind,
             schema=schema,
             cast=cast,
             rename=rename,

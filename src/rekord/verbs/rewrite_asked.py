@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rekord.schema import Schema
+from rekord.schema import RecordKind, Schema
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """The arguments of `rk.rewrite`."""
 
+    kind: RecordKind | None = None
     schema: Schema | None = None
     cast: Mapping[str, Any] | None = None
     rename: Mapping[str, str] | None = None

@@ -227,7 +227,7 @@ def _as_schema(
         raise _refused("schema", "`schema` says what columns are", "leave cast= and fill= out")
     if not isinstance(schema, Schema):
         raise _refused("schema", f"{shown(schema)} is no schema", "rk.Schema({…}), or rk.Schema.load(path)")
-    if schema.is_sequence != before.is_sequence:
+    if schema.kind != before.kind:
         raise _refused("schema", "records would become those of another kind", "a schema of the same kind")
     for name, feature in schema.items():
         if name not in before and not feature.optional and feature.default is ABSENT:

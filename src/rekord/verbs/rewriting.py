@@ -15,7 +15,6 @@ from rekord.dataset.lazy_schema import LazySchema
 from rekord.dataset.manifest import Manifest
 from rekord.dataset.order import checked_seed
 from rekord.dataset.selection import Selection, all_numbers, digest_of, selected
-from rekord.dataset.shard_index import front_only
 from rekord.dataset.split import Split
 from rekord.engines.conversion import Conversion, Outcome
 from rekord.engines.job import CutRule
@@ -24,7 +23,7 @@ from rekord.engines.remake import Remake
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.storage.anywhere import ANYWHERE, each
+from rekord.storage.anywhere import ANYWHERE
 from rekord.transforms.chain import as_chain
 from rekord.verbs.prepare import (
     byte_count,
@@ -88,7 +87,7 @@ def prepare_rewrite(given: Sequence[Any], out: Any, asked: Asked, *, storage: An
         shard_bytes=byte_count(asked.shard_size, name="shard_size"),
         shards=None if asked.shards is None else checked_whole("shards", asked.shards, least=1, most=99_999),
     )
-    olds = [opened(one) for one in given]
+    olds = [opened(one, kind=asked.kind) for one in given]
     check_apart(place, olds)
     splits = _joined(olds)
     declared = all(split._schema.declared for split in splits.values())
@@ -106,9 +105,17 @@ def prepare_rewrite(given: Sequence[Any], out: Any, asked: Asked, *, storage: An
     # Who says which columns to keep wants no others, not even those that the schema does not name.
     same = change.schema == before and asked.keep is None
     stays = same and not change.cast and not as_chain(asked.transforms).steps
+    if before.kind == "bytes" and not stays:
+        raise error(
+            "U698",
+            "payloads that are taken as they are have no columns to change",
+            location=Location(path=olds[0].name),
+            expected="other shards, another compression, another order, or `where`",
+            found="a change of columns",
+            do="rk.write(rows, out), with rows made of the payloads that rk.records(path) gives",
+        )
     unproven = not declared and asked.schema is not None
     paths = [path for split in splits.values() for path in split.paths]
-    remote = any(split._shards.remote for split in splits.values())
     asked = replace(asked, compression=chosen_compression(asked.compression, paths, asked.format))
     wanted = {name: _wanted(split, asked.where) for name, split in splits.items()}
     if asked.where is not None and not any(ids is None or len(ids) for ids in wanted.values()):
@@ -119,7 +126,7 @@ def prepare_rewrite(given: Sequence[Any], out: Any, asked: Asked, *, storage: An
             found=f"none of {sum(map(len, splits.values())):,}",
             do='look at the values: rekord query IN "select … from records"',
         )
-    if stays and not unproven and not any(each(front_only, paths, remote=remote)):
+    if stays and not unproven:
         copy = copying(olds, splits, wanted, place, before, cut, asked, storage)
         return Rewrite(out=place, olds=olds, copy=copy)
     source = _source(olds, splits, wanted, change, asked, strict=stays or not declared)
@@ -154,11 +161,9 @@ def found_schema(olds: Sequence[Old], splits: Mapping[str, Split], given: Schema
     if any(split._schema.declared for split in parts):
         return joined_schema(parts).get()
     with damage_told(olds):
-        known = parts[0].schema
-        found = infer(
-            [path for split in splits.values() for path in split.paths],
-            kind="sequence" if known.is_sequence else "example",
-        )
+        found = parts[0].schema
+        if found.kind != "bytes":  # of payloads that are copied as they are nothing more is to be known
+            found = infer([path for split in splits.values() for path in split.paths], kind=found.kind)
     return Schema.from_dict(found.to_dict(evidence=False))
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from rekord.dataset.foreign_index import TEXT_SUFFIX, index_folder, index_name
 from rekord.dataset.manifest import FOLDER, MANIFEST, Manifest, manifest_path, read_manifest
 from rekord.engines.journal import Lock, Staging, exists, open_staging, read_bytes, remove_tree, stagings
 from rekord.engines.publish import REJECTS, REMARKS, remove_dataset
@@ -172,7 +173,7 @@ class Workplace:
             return None
         try:
             return msgspec.json.decode(read_bytes(self.storage, self._journal), type=Swap)
-        except msgspec.DecodeError:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             # It was cut off by a loss of power, before anything changed places.
             self.storage.remove(self._journal)
             return None
@@ -204,6 +205,10 @@ def check_own(folder: str, manifest: Manifest, storage: Storage) -> None:
         os.path.join(ours, "index"): {f"{name}.arrow" for name in shards},
         os.path.join(ours, "blocks"): {f"{name}.arrow" for name in manifest.splits},
     }
+    for tool in TEXT_SUFFIX:  # what `rekord index` wrote is of the old shards, and goes with them
+        inside = index_folder(folder, tool)
+        known[folder].add(os.path.basename(inside))
+        known[inside] = {index_name(name, tool) for name in shards}
     others = [
         os.path.join(inside, entry.name)
         for inside, names in known.items()

@@ -82,6 +82,7 @@ def _raw_pixels(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
         ruled_out=["not encoded already: the bytes begin as no picture does"],
         likely="the picture was decoded before it was written",
         do=f"store the file's own JPEG or PNG bytes in {named(key)}, and decode them when reading",
+        agree=False,
     )
 
 
@@ -184,4 +185,5 @@ def _long_list(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
         ],
         likely=None,
         do=f'store np.asarray(values, "uint8").tobytes() in {named(key)}, and read tf.io.decode_raw(x, tf.uint8)',
+        agree=False,
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from rekord.dataset.names import compression_in_name
 from rekord.errors import RekordError
 from rekord.health.ailments.case import Case, FileFacts, tally_of
 from rekord.health.ailments.cuts import damage_signs
 from rekord.health.ailments.signs import NOT_EVEN, Sign, head_of, only, size_bytes
 from rekord.health.ailments.words import count
-from rekord.health.diagnosis import Diagnosis
-from rekord.health.finding import Finding, Severity
+from rekord.health.diagnosis import Diagnosis, worst
+from rekord.health.finding import Finding
 from rekord.records.compression import recognise
 
 _FOREIGN = ("F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119", "F120")
@@ -36,17 +37,17 @@ CLAIMED = frozenset(
 )
 """The findings that this family explains."""
 
-_TITLES: dict[str, tuple[Severity, str]] = {
-    "H801": ("warning", "the file is compressed, and its name does not say so"),
-    "H802": ("warning", "the name says compressed, and the file is not"),
-    "H803": ("error", "the copy of a file was cut off"),
-    "H804": ("error", "bytes were changed after writing"),
-    "H805": ("error", "the writer never finished the file"),
-    "H806": ("error", "the file ends in zeros that nobody wrote records to"),
-    "H807": ("error", "a Git LFS pointer stands where the file should be"),
-    "H808": ("error", "this is no record file"),
-    "H809": ("error", "the compressed data is damaged"),
-    "H810": ("error", "the file is compressed in a way that TensorFlow does not read"),
+_TITLES = {
+    "H801": "the file is compressed, and its name does not say so",
+    "H802": "the name says compressed, and the file is not",
+    "H803": "the copy of a file was cut off",
+    "H804": "bytes were changed after writing",
+    "H805": "the writer never finished the file",
+    "H806": "the file ends in zeros that nobody wrote records to",
+    "H807": "a Git LFS pointer stands where the file should be",
+    "H808": "this is no record file",
+    "H809": "the compressed data is damaged",
+    "H810": "the file is compressed in a way that TensorFlow does not read",
 }
 
 
@@ -64,7 +65,6 @@ def _told(case: Case, code: str, signs: list[Sign]) -> Diagnosis:
     first = signs[0]
     groups = [group for sign in signs for each in sign.findings if (group := sign.facts.of(each)) is not None]
     tally = tally_of(groups)
-    severity, title = _TITLES[code]
     evidence = []
     for sign in signs[:_MOST_TOLD]:
         name = f"{os.path.basename(sign.facts.path)}: " if len(signs) > 1 else ""
@@ -76,8 +76,8 @@ def _told(case: Case, code: str, signs: list[Sign]) -> Diagnosis:
     likely = first.likely if all(sign.likely == first.likely for sign in signs) else None
     return Diagnosis(
         code=code,
-        severity=severity,
-        title=title,
+        severity=worst(group.severity for group in groups),
+        title=_TITLES[code],
         path=case.place(tally),
         files=tally.files,
         records_affected=records,
@@ -91,7 +91,7 @@ def _told(case: Case, code: str, signs: list[Sign]) -> Diagnosis:
 
 
 def _signs(case: Case, facts: FileFacts) -> Iterator[Sign]:
-    codes = {code for code, _ in facts.groups}
+    codes = {code for code, *_ in facts.groups}
     if not codes & CLAIMED:
         return
     if "H701" in codes or "H702" in codes:
@@ -117,12 +117,12 @@ def _misnamed(case: Case, facts: FileFacts) -> Iterator[Sign]:
             findings=("H701",),
             all_records=True,
             evidence=[
-                f"the name ends in {os.path.splitext(facts.path)[1]}",
+                f"the name says {compression_in_name(facts.path)}",
                 "the first 12 bytes are the valid header of a plain record",
             ],
             ruled_out=["not damage: every record was read and its checksums agree"] * _undamaged(facts),
             likely="it was unpacked without being renamed, or written without compression under such a name",
-            do='read it with compression_type="", or rename it without its last ending',
+            do='read it with compression_type="", or give it a name that does not say so',
             tensorflow_error="inflate() failed with error -3: incorrect header check",
         )
         return
@@ -146,7 +146,7 @@ def _misnamed(case: Case, facts: FileFacts) -> Iterator[Sign]:
 
 
 def _undamaged(facts: FileFacts) -> bool:
-    return not any(code[0] in "FC" for code, _ in facts.groups)
+    return not any(code[0] in "FC" for code, *_ in facts.groups)
 
 
 def _pointer(facts: FileFacts) -> Sign:

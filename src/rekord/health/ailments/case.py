@@ -11,7 +11,7 @@ from rekord.health.ailments.profile import MOST_PLACES, Profile, Tally
 from rekord.health.ailments.raw_shapes import RawShapes
 from rekord.health.ailments.unset import Unset
 from rekord.health.ailments.words import count
-from rekord.health.diagnosis import Diagnosis, Place, worst
+from rekord.health.diagnosis import Diagnosis, Place
 from rekord.health.finding import Finding, Severity
 from rekord.schema import Schema
 from rekord.schema.base import Feature, Kind
@@ -22,17 +22,16 @@ _MOST_GROUPS = 1000
 
 @dataclass(slots=True)
 class Group:
-    """Findings of one code and feature in one file: the first few, and how many records share them."""
+    """Findings of one code, feature and severity in one file: the first few, and how many records share them."""
 
     path: str
+    severity: Severity
     first: list[Finding] = field(default_factory=list)
     records: int = 0
-    severity: Severity = "note"
 
     def add(self, finding: Finding) -> None:
         if finding.record is not None or finding.count > 1:  # else it is about the file
             self.records += finding.count
-        self.severity = worst((self.severity, finding.severity))
         if len(self.first) < MOST_PLACES:
             self.first.append(finding)
 
@@ -43,17 +42,17 @@ class FileFacts:
 
     path: str
     records: int = 0
-    groups: dict[tuple[str, str | None], Group] = field(default_factory=dict)
+    groups: dict[tuple[str, str | None, Severity], Group] = field(default_factory=dict)
 
     def add(self, finding: Finding) -> None:
-        where: tuple[str, str | None] = finding.code, finding.feature
+        where: tuple[str, str | None, Severity] = finding.code, finding.feature, finding.severity
         if where not in self.groups and len(self.groups) >= _MOST_GROUPS:
-            where = finding.code, None  # features of a hostile file: told together
-        self.groups.setdefault(where, Group(self.path)).add(finding)
+            where = finding.code, None, finding.severity  # features of a hostile file: reported together
+        self.groups.setdefault(where, Group(self.path, finding.severity)).add(finding)
 
     def of(self, code: str) -> Group | None:
         """The findings of a code, whatever their feature."""
-        return next((group for (each, _), group in self.groups.items() if each == code), None)
+        return next((group for (each, *_), group in self.groups.items() if each == code), None)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,7 +117,7 @@ class Case:
 
     def groups(self, code: str) -> list[Group]:
         """The findings of a code, a group a file."""
-        return [group for facts in self.files for (each, _), group in facts.groups.items() if each == code]
+        return [group for facts in self.files for (each, *_), group in facts.groups.items() if each == code]
 
     def groups_about(self, code: str, key: str) -> list[Group]:
         """The findings of a code about a key, or about the column that is stored under it."""
@@ -135,7 +134,7 @@ class Case:
         if not tally.records:
             return f"{tally.files:,} of {total:,} files" if total > 1 else None
         if total == 1:
-            return f"{count(tally.records, 'record')} of {self.profile.records:,}"
+            return f"{count(tally.records, 'record')} of {max(self.files[0].records, tally.records):,}"
         if tally.files == 1:
             name = os.path.basename(tally.names[0])
             others = f": the other {total - 1:,} agree with each other" if agree and total > 2 else ""

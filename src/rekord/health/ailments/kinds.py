@@ -21,6 +21,7 @@ _NAME_WORDS = frozenset(
     | {"date", "time", "timestamp", "year", "text", "synset"}
 )
 """What is written in digits and is still a name: nobody adds two of them up."""
+_IMAGE_WORDS = frozenset({"image", "img", "mask", "frame"})
 _DIMS = frozenset({*HEIGHTS, *WIDTHS, *CHANNELS} - {"h", "w", "c", "rows", "columns", "depth"})
 
 
@@ -51,8 +52,10 @@ def diagnose(case: Case, settled: frozenset[str]) -> Iterator[Diagnosis]:
         stored = profile.main
         if stored is not None and stored.kind == "float" and stored.all_whole:
             if means_dim(profile.key):
-                yield float_dims(case, profile.key, stored)
-            elif means_label(profile.key):
+                # A height alone may be that of a person.
+                if stored.is_enough or _IMAGE_WORDS & set(words_of(profile.key)):
+                    yield float_dims(case, profile.key, stored)
+            elif means_label(profile.key) and stored.is_enough and not _are_targets(profile.key, stored):
                 yield float_labels(case, profile.key, stored)
         if stored is not None and stored.kind == "bytes" and stored.values:
             yield from _texts_alone(case, profile.key, stored)
@@ -60,9 +63,14 @@ def diagnose(case: Case, settled: frozenset[str]) -> Iterator[Diagnosis]:
             yield from without_kind(case, profile)
 
 
+def _are_targets(key: str, stored: Stored) -> bool:
+    """Whether floats under a label's key are meant as floats: a relevance for each item, or a vector of 0 and 1."""
+    return stored.most > 1 and "class" not in words_of(key)
+
+
 def _texts_alone(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
     if stored.numeric:
-        if not _NAME_WORDS & set(words_of(key)):
+        if stored.is_enough and not _NAME_WORDS & set(words_of(key)):
             yield number_texts(case, key, stored)
     elif stored.texts and words_of(key)[-1:] and words_of(key)[-1] in _LABEL_WORDS:
         yield text_for_numbers(case, key, stored, "most models read an int", None)
@@ -159,7 +167,8 @@ def number_texts(case: Case, key: str, stored: Stored, tensorflow_error: str | N
     """`b"3"` where 3 is meant."""
     return case.diagnosis(
         "H817",
-        "warning" if tensorflow_error is None else "error",
+        # A header or a field of a log is text by nature; a class is not.
+        "error" if tensorflow_error is not None else "warning" if means_label(key) else "note",
         stored.tally,
         title=f"{named(key)} holds numbers that are stored as text",
         feature=key,

@@ -39,7 +39,7 @@ def diagnose(case: Case) -> Iterator[Diagnosis]:
 def _against_classes(case: Case, key: str, classes: int, stored: Stored) -> Iterator[Diagnosis]:
     low, high = int(stored.low), int(stored.high)
     found = stored.distinct.counts
-    if low >= 1 and high == classes:
+    if low >= 1 and high == classes and stored.is_enough:
         yield case.diagnosis(
             "H830",
             "error",

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from rekord import _core
 from rekord.health.diagnosis import Place
 from rekord.health.keyed import KeyColumn, KeyedBatch, Kind
+from rekord.health.rules.majority import ENOUGH_RECORDS
 
 MOST_PLACES = 3
 """So many affected records are named."""
@@ -131,6 +132,11 @@ class Stored:
     def constant(self) -> int | None:
         """The number of values that every record has; None where it varies."""
         return self.most if self.fewest == self.most else None
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there are enough records to conclude something from what all of them have in common."""
+        return self.tally.records >= ENOUGH_RECORDS
 
     @property
     def all_whole(self) -> bool:

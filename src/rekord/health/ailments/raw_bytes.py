@@ -333,4 +333,6 @@ def _layout(case: Case, key: str, stored: Stored) -> Layout | None:
                 depth = shape.channels or int(next(iter(sized.ratios)))
                 says = f"{said} say {shape}, and there are as many values"
                 return Layout(shape.height, shape.width, depth, says)
-    return pixels_of(stored.constant or 0) if _is_picture_key(key) else None
+    if not _is_picture_key(key) or not stored.is_enough:
+        return None
+    return pixels_of(stored.constant or 0)

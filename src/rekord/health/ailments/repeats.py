@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from rekord.health.ailments.case import Case, Group, tally_of
 from rekord.health.ailments.profile import MOST_PLACES
 from rekord.health.ailments.words import count
-from rekord.health.diagnosis import Diagnosis, titled, worst
+from rekord.health.diagnosis import Diagnosis, titled
+from rekord.health.finding import Severity
 
 CLAIMED = frozenset({"H786", "H787", "H788", "H789"})
 """The findings that this family explains."""
@@ -19,12 +20,12 @@ def diagnose(case: Case) -> Iterator[Diagnosis]:
 
     What repeats by nature is a note of `check`, and no trouble that wants a cure.
     """
-    found: dict[tuple[str, str | None], list[Group]] = {}
+    found: dict[tuple[str, str | None, Severity], list[Group]] = {}
     for facts in case.files:
-        for (code, feature), group in facts.groups.items():
-            if code in CLAIMED and group.severity != "note":
-                found.setdefault((code, feature), []).append(group)
-    for (code, feature), groups in found.items():
+        for about, group in facts.groups.items():
+            if about[0] in CLAIMED and group.severity != "note":
+                found.setdefault(about, []).append(group)
+    for (code, feature, _), groups in found.items():
         yield _diagnosis(case, code, feature, groups)
 
 
@@ -36,7 +37,7 @@ def _diagnosis(case: Case, code: str, feature: str | None, groups: list[Group]) 
     alike = all(finding.message.startswith(first.message) for finding in told)
     return Diagnosis(
         code=code,
-        severity=worst(group.severity for group in groups),
+        severity=groups[0].severity,
         title=first.message if alike else titled(code),
         # The other records may be in any file: what was asked about holds them all.
         path=first.path if len(case.files) == 1 and first.path is not None else case.asked,

@@ -18,9 +18,17 @@ from rekord.schema.pictures import BOX_SIDES
 
 CLASS_IDS = "class/label"
 CLASS_NAMES = "class/text"
-_ROUNDING = 1e-6
+_FLOAT_NOISE = 1e-6
+"""By how much a side may pass the border of its image without a finding: float32 arithmetic is no closer."""
+
+_ROUNDED = 1e-3
+"""Up to here it is a note: coordinates that were rounded to three decimals are off by less."""
+
+_TOLERATED = 0.1 + _FLOAT_NOISE
+"""Up to here it is a warning: the Object Detection API reads coordinates up to 1.1, and stops at larger ones."""
+
 _PIXELS = 1.5
-"""Beyond this a coordinate is no fraction that was rounded up, or of a box that leaves its image a little."""
+"""A coordinate above this is in pixels: no annotation leaves its image by half of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,17 +111,21 @@ class BoxRule:
         with np.errstate(all="ignore"):
             low, high = min(edge.min() for edge in edges), max(edge.max() for edge in edges)
             spans = [edges[2] - edges[0], edges[3] - edges[1]]
-            if low >= -_ROUNDING and high <= 1 + _ROUNDING and all((span > 0).all() for span in spans):
+            if low >= -_FLOAT_NOISE and high <= 1 + _FLOAT_NOISE and all((span > 0).all() for span in spans):
                 return
-            inside = np.logical_and.reduce([(edge >= -_ROUNDING) & (edge <= 1 + _ROUNDING) for edge in edges])
+            past = np.maximum.reduce([np.maximum(-edge, edge - 1) for edge in edges])
             reversed_ = (spans[0] < 0) | (spans[1] < 0)
-            flat = ~reversed_ & inside & ((spans[0] == 0) | (spans[1] == 0))
-        for code, severity, wrong, say in (
-            ("H771", "error", ~inside, _outside),
+            flat = ~reversed_ & (past <= _TOLERATED) & ((spans[0] == 0) | (spans[1] == 0))
+            far = ~(past <= _TOLERATED)  # NaN too
+        judged: list[tuple[str, Severity, Mask, Callable[..., dict[str, Any]]]] = [
+            ("H771", "note", (past > _FLOAT_NOISE) & (past <= _ROUNDED), _outside),
+            ("H771", "warning", (past > _ROUNDED) & ~far, _outside),
+            ("H771", "error", far, _outside),
             ("H772", "error", reversed_, _reversed),
             ("H773", "warning", flat, _flat),
-        ):
-            yield from self._marked(batch, boxes, sides, edges, owners, wrong, code, severity, say)  # type: ignore[arg-type]
+        ]
+        for code, severity, wrong, say in judged:
+            yield from self._marked(batch, boxes, sides, edges, owners, wrong, code, severity, say)
 
     def _marked(
         self,
@@ -243,18 +255,23 @@ def _unlike(boxes: BoxKeys, key: str, wanted: int, found: int) -> dict[str, Any]
 
 
 def _outside(whose: str, box: Sequence[float], shown: str) -> dict[str, Any]:
-    pixels = max(box) > _PIXELS
-    return {
+    said = {
         "message": f"{whose} has a box outside of its image",
         "expected": "xmin, ymin, xmax, ymax from 0 to 1",
         "found": shown,
-        "likely": "these are pixels: TensorFlow's object detection reads fractions of the image"
-        if pixels
-        else None,
-        "do": "divide x by the width of the image and y by its height"
-        if pixels
-        else "clip the box to its image, or leave it out",
+        "do": "clip the box to its image, or leave it out",
     }
+    past = max(max(-side, side - 1) for side in box)
+    if max(box) > _PIXELS:
+        said["likely"] = "these are pixels: TensorFlow's object detection reads fractions of the image"
+        said["do"] = "divide x by the width of the image and y by its height"
+    elif past <= _ROUNDED:
+        said["likely"] = "the coordinates were rounded"
+        said["do"] = "clip the box to its image: np.clip(box, 0, 1)"
+    elif past <= _TOLERATED:
+        said["likely"] = "the box passes the border of its image a little; object detection reads up to 1.1"
+        said["do"] = "clip the box to its image: np.clip(box, 0, 1)"
+    return said
 
 
 def _reversed(whose: str, box: Sequence[float], shown: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from rekord.health.keyed import KeyColumn, KeyedBatch
 from rekord.schema import Image, Mask, Schema, Tensor
 
 LARGE_BYTES = 256
-"""Bytes that are so long on average are content, whatever they are."""
+"""Images of fewer bytes on average are icons or the like, and repeat by nature."""
 
 _LOOKED_AT = 8
 _MASK_NAME = re.compile(r"mask|segmentation", re.IGNORECASE)
@@ -30,7 +30,7 @@ class ContentKey:
 
     key: str
     in_steps: bool
-    sure: bool  # declared to be an image or a tensor, or plainly a picture
+    is_image: bool  # declared to be one, or recognised by its bytes; else a tensor that a schema declares
 
 
 def identity_keys(batch: KeyedBatch, schema: Schema | None, column: str | None) -> frozenset[str]:
@@ -57,7 +57,10 @@ def _distinct(column: KeyColumn) -> int:
 
 
 def content_keys(batch: KeyedBatch, schema: Schema | None, identity: frozenset[str]) -> list[ContentKey]:
-    """The content of records like these: images, tensors and large bytes; none of them in a mere table."""
+    """The content of records like these: images, and the tensors of a schema; a mere table has none.
+
+    Other bytes are no content, however large: questions share their paragraph, and recordings their calibration.
+    """
     declared, masks = _declared(schema)
     found = [one for one in declared if one.key in (batch.steps if one.in_steps else batch.context)]
     known = {(one.key, one.in_steps) for one in declared} | masks
@@ -70,7 +73,8 @@ def content_keys(batch: KeyedBatch, schema: Schema | None, identity: frozenset[s
                 continue
             if picture is False and coloured:
                 continue  # grey PNGs beside pictures in colour are masks or depths: many are alike
-            found.append(ContentKey(key, in_steps, picture is not None))
+            if picture is not None:
+                found.append(ContentKey(key, in_steps, is_image=True))
     return sorted(found, key=lambda one: (one.in_steps, one.key))
 
 
@@ -82,7 +86,8 @@ def _declared(schema: Schema | None) -> tuple[list[ContentKey], set[tuple[str, b
     for in_steps, columns in groups:
         for column, feature in columns.items():
             if isinstance(feature, (Image, Tensor)):
-                content.append(ContentKey(feature.record_keys(column)[0], in_steps, True))
+                key = feature.record_keys(column)[0]
+                content.append(ContentKey(key, in_steps, is_image=isinstance(feature, Image)))
             elif isinstance(feature, Mask):
                 masks.add((feature.record_keys(column)[0], in_steps))
     return content, masks

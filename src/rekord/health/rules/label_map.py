@@ -25,7 +25,8 @@ def find_label_map(folder: str) -> str | None:
         found = [name for name in sorted(os.listdir(folder)) if name.lower().endswith(_ENDINGS)]
     except OSError:
         return None
-    return os.path.join(folder, found[0]) if len(found) == 1 else None
+    place = os.path.join(folder, found[0]) if len(found) == 1 else None
+    return place if place is not None and os.path.isfile(place) else None
 
 
 def label_map_rule(path: str) -> LabelMapRule | Finding:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rekord.dataset.manifest import MANIFEST, Manifest, check_shard, manifest_path, read_manifest
+from rekord.dataset.manifest import MANIFEST, Manifest, check_shard, manifest_path, read_manifest, tagged
 from rekord.errors import RekordError, located
 from rekord.health.finding import Finding
 from rekord.health.keyed import KeyedBatch
@@ -88,7 +88,7 @@ class Digests:
         if where not in self._waiting:
             self._waiting[where] = self._pool.submit(self._digest, path)
 
-    def hexdigest(self, path: str) -> str | None:
+    def digest(self, path: str) -> str | None:
         """The digest of a file, waited for; None where it could not be read to its end."""
         self.add(path)
         return self._waiting[os.path.normpath(path)].result()
@@ -117,7 +117,7 @@ class Digests:
                     digest.update(view[:count])
         except RekordError:
             return None  # the pass over the records says why, or it could be read then
-        return digest.hexdigest()
+        return tagged(digest.hexdigest())
 
 
 def manifest_findings(
@@ -144,8 +144,8 @@ def manifest_findings(
             elif (count := records.get(os.path.normpath(path))) is not None:
                 if count != part.shards.records[number]:
                     yield _other_count(path, name, part.shards.records[number], count)
-                elif (found := digests.hexdigest(path)) not in (None, part.shards.sha256[number]):
-                    yield _other_bytes(path, name, part.shards.sha256[number], str(found), known)
+                elif (found := digests.digest(path)) not in (None, part.shards.digest[number]):
+                    yield _other_bytes(path, name, part.shards.digest[number], str(found), known)
         pattern = part.template.replace("{split}", split).replace("{shard:05d}", "*")
         pattern = pattern.replace("{shards:05d}", f"{len(part.shards.records):05d}")
         place = os.path.join(listing.folder, pattern)
@@ -162,7 +162,7 @@ def _names_by_digest(listing: Listing) -> dict[str, str]:
     return {
         digest: name
         for split, part in listing.manifest.splits.items()
-        for digest, name in zip(part.shards.sha256, part.names(split), strict=True)
+        for digest, name in zip(part.shards.digest, part.names(split), strict=True)
     }
 
 
@@ -185,8 +185,8 @@ def _other_bytes(path: str, name: str, expected: str, found: str, known: Mapping
         "error",
         path=path,
         message="a shard has other bytes than the manifest says",
-        expected=f"sha256 {expected[:16]}…, as {MANIFEST} says",
-        found=f"sha256 {found[:16]}…",
+        expected=f"{expected[:23]}…, as {MANIFEST} says",
+        found=f"{found[:23]}…",
         likely=None
         if other is None
         else f"these are the bytes of {other}: a file was renamed or copied over it",

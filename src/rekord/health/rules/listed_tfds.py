@@ -16,7 +16,7 @@ from rekord.health.finding import Finding
 from rekord.health.rules.shards import missing_shards, records_text
 from rekord.schema.refuse import shown
 from rekord.schema.tfds import INFO_NAME, TfdsFolder
-from rekord.storage.files import LOCAL
+from rekord.storage.files import LOCAL, read_file
 
 _MOST_BYTES = 64 << 20
 _NUMBERED = re.compile(r"-(?P<shard>\d{5,})-of-(?P<shards>\d{5,})$")
@@ -137,15 +137,9 @@ def _disagrees(path: str, message: str, expected: str, found: str) -> Finding:
 
 
 def _read(place: str) -> tuple[str, dict[str, _Said]]:
-    with LOCAL.open_read(place) as file:
-        if file.size_bytes > _MOST_BYTES:
-            raise _damaged(f"at most {_MOST_BYTES:,} bytes", f"{file.size_bytes:,} bytes")
-        content = bytearray(file.size_bytes)
-        view, filled = memoryview(content), 0
-        while filled < len(content) and (count := file.readinto(view[filled:])):
-            filled += count
+    content = read_file(place, LOCAL, most_bytes=_MOST_BYTES)
     try:
-        document = json.loads(bytes(content[:filled]))
+        document = json.loads(content)
     except (ValueError, RecursionError) as failure:
         raise _damaged("JSON", str(failure)[:60]) from None
     name = document.get("name") if isinstance(document, dict) else None

@@ -22,7 +22,7 @@ from rekord.schema.pictures import BOX_SIDES
 
 NEARLY_ALL = 0.95
 ENOUGH_RECORDS = 20
-"""With fewer records nothing is said of what is usual but kinds, and names that replace another."""
+"""From fewer records nothing is concluded that holds only because no record contradicts it."""
 
 _ALIKE = 0.5
 _MOST_KEYS = 10_000

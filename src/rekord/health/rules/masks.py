@@ -17,7 +17,15 @@ from rekord.schema import Mask
 MASK_KEY = "image/segmentation/class/encoded"
 """Where DeepLab's records keep the mask of `image/encoded`."""
 
-_CODES = {"E330": "H760", "E331": "H761", "E332": "H762", "E321": "H763", "E335": "H767", "E337": "H769"}
+_CODES = {
+    "D410": "H739",
+    "E330": "H760",
+    "E331": "H761",
+    "E332": "H762",
+    "E321": "H763",
+    "E335": "H767",
+    "E337": "H769",
+}
 _AGAIN = "write the record again from its source, or leave it out"
 _COLOURS = {
     Colour.PALETTE: "palette",
@@ -29,15 +37,15 @@ _ORIENTATION_TURNED = 5
 
 
 def as_finding(unfit: Unfit, whose: str) -> tuple[str, dict[str, Any]]:
-    """The code of a finding and what it says, of what the codec would refuse to store."""
+    """The code of a finding and what it says, of what the codec would refuse to store or to decode."""
     code = _CODES[unfit.code]
     return code, {
         "message": f"{whose} {unfit.what}",
         "expected": unfit.expected,
         "found": unfit.found,
         "likely": unfit.likely if isinstance(unfit, Unsound) else None,
-        # What is in a record is mended where it came from; class ids may also be declared.
-        "do": unfit.do if code == "H767" else _AGAIN,
+        # What is in a record is repaired where it came from; class ids may also be declared, and limits raised.
+        "do": unfit.do if code in ("H739", "H767") else _AGAIN,
     }
 
 

@@ -32,7 +32,7 @@ class Once:
     """Findings that are told when their file ends, at the first of the records that share them."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, str | None], Finding] = {}
+        self._held: dict[tuple[str, Severity, str | None], Finding] = {}
 
     def tell(
         self,
@@ -45,19 +45,20 @@ class Once:
     ) -> None:
         """The same is true of all these rows; `say` is asked about the first one only.
 
-        Whoever made the file chose how many features there are: beyond a hundred they share one finding a code.
+        Whoever made the file chose how many features there are: beyond a hundred they share one finding a code and
+        severity.
         """
         if not len(rows):
             return
-        if (code, feature) not in self._held and len(self._held) >= MOST_FEATURES:
+        if (code, severity, feature) not in self._held and len(self._held) >= MOST_FEATURES:
             feature, say = None, lambda _: {"message": f"{CODES[code]}: under more keys than are named here"}
-        held = self._held.get((code, feature))
+        held = self._held.get((code, severity, feature))
         if held is not None:
             held.count += len(rows)
             return
         finding = found_at(batch, rows[0], code, severity, feature, say(rows[0]))
         finding.count = len(rows)
-        self._held[code, feature] = finding
+        self._held[code, severity, feature] = finding
 
     def end_file(self) -> Iterator[Finding]:
         """All that was held; then begin again."""

@@ -10,7 +10,14 @@ import numpy as np
 
 from rekord import _core
 from rekord._core import Colour, PictureFault, PictureFormat
-from rekord.codec.looking import FORMATS, remarks_on, shown_format, unsound
+from rekord.codec.looking import (
+    FORMATS,
+    remarks_on,
+    shown_format,
+    times_pixel_limit,
+    too_many_pixels,
+    unsound,
+)
 from rekord.health.finding import Finding, Severity
 from rekord.health.keyed import KeyedBatch
 from rekord.health.rule import Repeated
@@ -31,6 +38,9 @@ _FORMAT_NAMES = {
     "bmp": "bmp",
     "webp": "webp",
 }
+_PILLOW_RAISES = 2
+"""Beyond its limit Pillow warns of a decompression bomb; beyond this many times the limit it raises an error."""
+
 _SWAPPING = 5
 """From this orientation of EXIF on a picture is shown with its width and height swapped."""
 
@@ -139,6 +149,7 @@ class PictureRule:
             code, said = as_finding(unsound(facts, data, None, what), whose)
             yield code, "warning" if tiff and not key.declared else "error", said
             return
+        yield from _too_large(facts, whose, declared=key.declared)
         yield from beside.format(row, facts, whose, key)
         yield from beside.size(row, facts, whose)
         if key.is_mask:
@@ -147,6 +158,19 @@ class PictureRule:
         yield from beside.channels(row, facts, whose, key)
         for code, sentence in remarks_on(facts, None, "image"):
             yield code, "note", {"message": sentence.replace("the image", whose, 1)}
+
+
+def _too_large(
+    facts: _core.PictureFacts, whose: str, *, declared: bool
+) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
+    """What decode=True would refuse for its number of pixels.
+
+    Where no schema declares an image nobody is known to decode it, unless Pillow too would take it for an attack.
+    """
+    times = times_pixel_limit(facts)
+    if times > 1:
+        code, said = as_finding(too_many_pixels(facts), whose)
+        yield code, "error" if declared or times > _PILLOW_RAISES else "warning", said
 
 
 class _Beside:

@@ -1,7 +1,7 @@
 """A rule: no content is there twice, and above all not in two splits.
 
-Each content key (an image, a tensor, large bytes) is compared on its own, so that the same image under another label
-is found. Records without one are rows of a table, and are compared by all their keys but the identity.
+Each content key (an image, a declared tensor) is compared on its own, so that the same image under another label is
+found. Records without one are rows of a table, and are compared by all their keys but the identity.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rekord.schema import Schema
 from rekord.schema.refuse import shown
 
 _FEW = 0.1
-"""Where so small a share of bytes is different, they are settings or the like, and repeat by nature."""
+"""Where so small a share of tensors is different, they are settings or the like, and repeat by nature."""
 
 _MANY = 0.5
 """Where so large a share of a table's rows repeats, few and small columns make it so."""
@@ -72,7 +72,7 @@ class SameContent:
         self._paths: dict[str, tuple[int, int]] = {}  # the number and the split of each file
         self._splits: dict[str, int] = {}
         self._features: dict[tuple[str, bool] | None, int] = {}  # a content key, or None for rows of a table
-        self._sure: set[int] = set()
+        self._images: set[int] = set()
         self._seen: Counter[tuple[int, int]] = Counter()  # records by feature and split
         self._seeds: dict[tuple[str, str], int] = {}
         self._nothing: dict[int, _Digests] = {}
@@ -183,8 +183,8 @@ class SameContent:
         assert self._sort is not None
         name = None if one is None else (one.key, one.in_steps)
         feature = self._features.setdefault(name, len(self._features))
-        if one is not None and one.sure:
-            self._sure.add(feature)
+        if one is not None and one.is_image:
+            self._images.add(feature)
         if batch.path not in self._paths:
             split = self._splits.setdefault(self._split_of(batch.path), len(self._splits))
             self._paths[batch.path] = len(self._paths), split
@@ -204,7 +204,7 @@ class _Told:
     def __init__(self, rule: SameContent, equal: EqualPlaces) -> None:
         self._equal = equal
         self._seen = rule._seen
-        self._sure = rule._sure
+        self._images = rule._images
         self._guessed_splits = rule._guessed_splits
         self._paths = list(rule._paths)
         self._splits = list(rule._splits)
@@ -216,7 +216,7 @@ class _Told:
             repeats = self._equal.repeats[number]
             if feature is None:
                 yield from self._table(number, often=repeats > _MANY * total)
-            elif repeats and number not in self._sure and total - repeats < _FEW * total:
+            elif repeats and number not in self._images and total - repeats < _FEW * total:
                 yield self._by_nature(number, feature, total - repeats, total)
             else:
                 yield from self._content(number, feature)
@@ -264,7 +264,7 @@ class _Told:
             f"{'value' if distinct == 1 else 'values'} in {records_text(total)}",
             pair,
             f"also {self._where(pair.second)}",
-            "declare what is an image or a tensor with --schema, to have it compared whatever repeats",
+            "nothing, where records share such values; else remove the copies",
         )
         finding.count = total
         return finding

@@ -10,6 +10,7 @@ import numpy as np
 from rekord.codec.remedies import other_key, other_kind
 from rekord.health.rules.cells import Cells
 from rekord.health.rules.expected import ExpectedColumn, ExpectedKey
+from rekord.health.rules.majority import ENOUGH_RECORDS
 from rekord.health.rules.once import named
 from rekord.health.rules.values import first_bad_item, tensor_bytes
 from rekord.schema import Bytes, Float32, Int64, Label, Tensor, Text
@@ -193,7 +194,7 @@ def _no_class(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells
     assert isinstance(column.feature, Label)
     count = column.feature.count
     values = cells.column.values
-    from_one = int(values[at]) == count and int(values.min()) > 0 and len(values) > 1
+    from_one = int(values[at]) == count and int(values.min()) > 0 and len(values) >= ENOUGH_RECORDS
     return {
         "message": f"{whose} is outside of its {count:,} classes",
         "expected": f"an id from 0 to {count - 1:,}",

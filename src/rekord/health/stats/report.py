@@ -242,7 +242,7 @@ class Stats:
     skew: Sequence[Skew]
     damage: Sequence[Finding] = ()
     damage_not_listed: int = 0
-    foreign: Sequence[Finding] = ()  # files whose payloads are no Examples
+    foreign: Sequence[Finding] = ()  # files whose payloads are no Examples, and records with too many keys
     report: Report = field(default_factory=Report)
 
     @property
@@ -262,7 +262,7 @@ class Stats:
 
     @property
     def not_counted(self) -> int:
-        """How many intact records are no Examples, and so have no features."""
+        """How many intact records have no features here: they are no Examples, or have too many keys."""
         return max(self.report.records - self.records, 0)
 
     def to_dict(self) -> dict[str, Any]:

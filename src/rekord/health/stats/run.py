@@ -20,7 +20,7 @@ from rekord.schema import Schema
 MOST_DAMAGE = 1000
 """So many findings are listed; the rest is counted."""
 
-_FOREIGN_PAYLOADS = ("H711", "H712", "H713", "H714", "H715")
+_NOT_COUNTED = ("H711", "H712", "H713", "H714", "H715", "H727")
 
 
 def stats(
@@ -54,8 +54,8 @@ def stats(
         paths = splits[name]
         parts[name] = Accumulator()
         for finding in accumulate(paths, report, parts[name]):
-            if finding.code in _FOREIGN_PAYLOADS:
-                foreign.append(finding)
+            if finding.code in _NOT_COUNTED:
+                foreign += [finding][: MOST_DAMAGE - len(foreign)]
             elif finding.severity == "error" and len(found) < MOST_DAMAGE:
                 found.append(finding)
             elif finding.severity == "error":
@@ -67,7 +67,7 @@ def stats(
     by_split = {name: part_of(name, part, schema) for name, part in parts.items()}
     skew = compare_splits(by_split, linf=linf_threshold, js=js_threshold)
     whole = part_of("all", everything, schema)
-    return Stats(_shown_path(path), whole, by_split, skew, found, not_listed, foreign[:MOST_DAMAGE], report)
+    return Stats(_shown_path(path), whole, by_split, skew, found, not_listed, foreign, report)
 
 
 def _usual_order(split: str) -> tuple[int, str]:

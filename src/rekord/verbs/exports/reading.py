@@ -83,7 +83,7 @@ class Records:
     def batches(self, columns: tuple[str, ...] | None = None) -> Iterator[tuple[dict[str, Column], int, int]]:
         """(columns, number of the first record, how many of them count) of one batch after another."""
         wanted = self.columns if columns is None else columns
-        source = self.split.batches(self.rows_at_once(), columns=wanted, threads=self.threads)
+        source = iter(self.split.batches(self.rows_at_once(), columns=wanted, threads=self.threads))
         before = 0
         for batch in source:
             rows = source.consumed - before

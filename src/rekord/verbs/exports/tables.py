@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import Any
@@ -29,6 +30,7 @@ def write_parquet(records: Records, output: Output, options: Options) -> int:
     """All records as a Parquet file; gives their number."""
     schema, batches = _stream(records, options)
     first = next(batches, None)
+    # Sets and dicts throughout: a record may have thousands of keys.
     again = set() if first is None else {name for name in schema.names if _repeats(first.column(name))}
     features = records.features if records.split._map is None else {}
     whole = {name for name in schema.names if isinstance(features.get(name), (Image, Mask))}
@@ -154,14 +156,15 @@ def _leaves(schema: pa.Schema) -> list[tuple[str, str]]:
     parquet.write_table(schema.empty_table(), empty)
     names = parquet.ParquetFile(empty.getvalue()).schema
     tops = set(schema.names)
-    found = []
-    for i in range(len(names)):
-        path = top = names.column(i).path
-        # Names may have dots themselves: the longest one that fits is meant.
-        while top and top not in tops:
-            top = top.rpartition(".")[0]
-        found.append((path, top))
-    return found
+    return [(path, _top(path, tops)) for path in (names.column(i).path for i in range(len(names)))]
+
+
+def _top(path: str, tops: AbstractSet[str]) -> str:
+    """The column that a path of a Parquet file begins with; names may have dots themselves: the longest is meant."""
+    top = path
+    while top not in tops and top:
+        top = top.rpartition(".")[0]
+    return top
 
 
 def _check_types(schema: pa.Schema) -> None:

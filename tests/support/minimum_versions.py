@@ -9,7 +9,7 @@ from pathlib import Path
 _PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 _EXTRAS = ("sql",)
 """Extras that the tests of minimum versions use."""
-_TOOLS = ("pytest", "pytest-timeout")
+_TOOLS = ("hypothesis", "pytest", "pytest-timeout")
 
 
 def oldest(requirement: str) -> str:

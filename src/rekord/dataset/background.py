@@ -1,0 +1,192 @@
+"""Work on background threads, whose results come in order.
+
+The garbage collector may run a finalizer on any thread, in the middle of anything: while a lock is held, or inside
+`Thread.start()`. So the finalizer here only signals. It sets a flag and puts into a `SimpleQueue`, whose `put` is
+made to be called from finalizers; the threads end by themselves after the piece of work that they are at. Only an
+explicit `close()` waits for them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from queue import SimpleQueue
+from time import monotonic
+from typing import Any, Generic, TypeAlias, TypeVar
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+_EXIT_SECONDS = 10.0
+"""How long the end of the process waits for threads that are in the middle of their work. One of them may hang in a
+read that never comes back."""
+
+
+class OrderedWork(Generic[Piece, Result]):
+    """An iterator over `make(piece)` for each piece that `take()` returns, made by threads ahead of the caller.
+
+    `take` returns None at the end, and `make` never does. `take` is called by one thread at a time, and results come
+    in the order of its calls; `make` runs side by side. At most `ahead` pieces are in work or wait for the caller.
+    `on_end` is called once, by the last thread that ends.
+
+    Threads start at the first `next()`. What `take` or `make` raises is raised by `next()` in its turn.
+    """
+
+    def __init__(
+        self,
+        take: Callable[[], Piece | None],
+        make: Callable[[Piece], Result],
+        *,
+        threads: int,
+        ahead: int,
+        name: str,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
+        self._process = os.getpid()
+        self._shared = _Shared(take, make, on_end, threads)
+        self._ahead = ahead
+        self._name = name
+        self._waiting: deque[_Slot] = deque()
+        self._threads: list[_Worker] = []
+
+    def __next__(self) -> Result:
+        if self._shared.stopped:
+            raise StopIteration
+        while len(self._waiting) < self._ahead:
+            self._ask()
+        if not self._threads:
+            self._start()
+        result: Result | None
+        result, failure = self._waiting.popleft().get()
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                del failure  # its traceback holds this frame
+        if result is None:
+            raise StopIteration
+        return result
+
+    def stop(self) -> None:
+        """Let the threads end after what they are doing. Waits for nothing, so that a finalizer may call it."""
+        # In a forked child there are no threads.
+        if self._process == os.getpid():
+            self._shared.stop()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Stop, and wait until the threads have ended; at most `timeout` seconds for each, and never again."""
+        self.stop()
+        self._waiting.clear()
+        if self._process == os.getpid():
+            for thread in self._threads:
+                if not thread.is_left:
+                    _join(thread, timeout)
+                    thread.is_left = timeout is not None and thread.is_alive()
+
+    def __del__(self) -> None:
+        self.stop()
+
+    def _ask(self) -> None:
+        slot: _Slot = SimpleQueue()
+        self._waiting.append(slot)
+        self._shared.slots.append(slot)
+        self._shared.wanted.put(True)
+
+    def _start(self) -> None:
+        _end_threads_at_exit()
+        for number in range(self._shared.running):
+            thread = _Worker(self._shared, f"{self._name}-{number}")
+            self._threads.append(thread)
+            thread.start()
+
+
+_Slot: TypeAlias = "SimpleQueue[tuple[Any, BaseException | None]]"
+"""Takes one result, None at the end, or a failure."""
+
+
+class _Shared(Generic[Piece, Result]):
+    """What the threads share with their owner. They hold no reference to the owner, so that it can be collected."""
+
+    def __init__(
+        self,
+        take: Callable[[], Piece | None],
+        make: Callable[[Piece], Result],
+        on_end: Callable[[], None] | None,
+        threads: int,
+    ) -> None:
+        self.take = take
+        self.make = make
+        self.on_end = on_end
+        self.running = threads
+        self.wanted: SimpleQueue[bool] = SimpleQueue()  # True for each result that is asked for
+        self.slots: deque[_Slot] = deque()  # where these go, in order
+        self.turn = threading.Lock()  # used by the threads alone
+        self.stopped = False
+
+    def stop(self) -> None:
+        if not self.stopped:
+            self.stopped = True
+            for _ in range(self.running):
+                self.wanted.put(False)
+
+    def run(self) -> None:
+        while self.wanted.get() and not self.stopped:
+            with self.turn:
+                slot = self.slots.popleft()
+                taken = _tried(self.take)
+            slot.put(taken if taken[0] is None else _tried(self.make, taken[0]))
+            del slot, taken  # a thread that waits holds on to nothing
+
+    def ended(self) -> None:
+        with self.turn:
+            self.running -= 1
+            last = self.running == 0
+        if last and self.on_end is not None:
+            self.on_end()
+
+
+def _tried(call: Callable[..., Any], *arguments: Any) -> tuple[Any, BaseException | None]:
+    try:
+        return call(*arguments), None
+    except BaseException as failure:
+        return None, failure
+
+
+class _Worker(threading.Thread):
+    # A daemon, because Python joins all others at exit before anybody could tell them to stop.
+    def __init__(self, shared: _Shared[Any, Any], name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.shared = shared
+        self.is_left = False  # nobody waits for it any more
+
+    def run(self) -> None:
+        try:
+            self.shared.run()
+        finally:
+            self.shared.ended()
+
+
+def _join(thread: threading.Thread, timeout: float | None) -> None:
+    if thread is not threading.current_thread():
+        with suppress(RuntimeError):  # it could not be started
+            thread.join(timeout)
+
+
+@lru_cache(maxsize=1)
+def _end_threads_at_exit() -> None:
+    atexit.register(_end_threads)
+
+
+def _end_threads() -> None:
+    """A daemon thread that is in native code while the interpreter goes away would end the process with a signal."""
+    threads = [one for one in threading.enumerate() if isinstance(one, _Worker) and not one.is_left]
+    for thread in threads:
+        thread.shared.stop()
+    deadline = monotonic() + _EXIT_SECONDS
+    for thread in threads:
+        _join(thread, max(0.0, deadline - monotonic()))

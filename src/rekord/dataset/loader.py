@@ -1,0 +1,287 @@
+"""Loaders: iterables over the batches of a split, where every `iter()` is an epoch.
+
+A loader says what is read and where the next epoch begins. What is open while an epoch is read, threads, files and
+buffers, belongs to its iterator.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from rekord.dataset.order import checked_seed
+from rekord.dataset.state import State
+from rekord.errors import RekordError, error
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from rekord.dataset.batches import Request
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Reading(Protocol[T_co]):
+    """One pass over the batches of an epoch, or of the rest of one.
+
+    It is dropped without `close()` where an iterator is abandoned. So nothing in it may wait in a finalizer.
+    """
+
+    def __next__(self) -> tuple[T_co, int]:
+        """A batch, and how many positions of the epoch are delivered, over all ranks, once it is."""
+
+    def close(self) -> None:
+        """End threads, wait for them, and close files."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Where an iterator is. The loader keeps it when the iterator is gone."""
+
+    request: Request | None = None  # None until the first `next()`
+    epoch: int = 0
+    consumed: int = 0
+    finished: bool = False
+
+    def state(self) -> State | None:
+        if self.request is None:
+            return None
+        if self.finished:
+            return self.request.state(self.epoch + 1, 0)
+        return self.request.state(self.epoch, self.consumed)
+
+
+class Loader(Iterable[T]):
+    """Batches of a split, epoch by epoch: every `iter()` is a whole epoch, the next one each time.
+
+    That holds after a `break`, and after exactly `len()` batches, too. `load_state_dict()` makes the next `iter()`
+    resume there. An iterator takes its epoch at its first `next()`: one that is never used starts nothing.
+    """
+
+    batch_sampler = None
+    """As a DataLoader has it that is given whole batches. Lightning asks for it where there is a `sampler`."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._next = (request.epoch, 0)
+        self._newest = _Progress()
+        self._iterator: weakref.ref[LoaderIterator[T]] | None = None
+
+    def __len__(self) -> int:
+        """How many batches this rank has in a whole epoch."""
+        return len(self._request.steps(0))
+
+    def __iter__(self) -> LoaderIterator[T]:
+        iterator = LoaderIterator(self)
+        self._newest = iterator._progress
+        self._iterator = weakref.ref(iterator)
+        return iterator
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the newest iterator; before its first `next()`, and after `set_epoch`, the next epoch."""
+        return self._upcoming()[0] if self._newest.request is None else self._newest.epoch
+
+    @property
+    def padded(self) -> int:
+        """How many records of an epoch, over all ranks, come a second time, with remainder="pad"."""
+        return self._request.steps(0).padded
+
+    @property
+    def sampler(self) -> EpochSetter:
+        """What Lightning calls `set_epoch` of."""
+        return EpochSetter(self)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next `iter()` be this epoch. A state of this epoch that was loaded is still resumed."""
+        number = checked_seed("epoch", epoch)
+        upcoming, consumed = self._upcoming()
+        self._go_to(number, consumed if number == upcoming else 0)
+
+    def peek(self) -> T:
+        """The batch that the next `iter()` begins with, read without threads. No epoch is started."""
+        epoch, consumed = self._upcoming()
+        alone = replace(self._request, threads=1, prefetch=0)
+        # What is resumed at the end of an epoch has no batch left in it.
+        for place in ((epoch, consumed), (epoch + 1, 0)):
+            reading = self._read(alone, *place)
+            try:
+                return next(reading)[0]
+            except StopIteration:
+                continue
+            finally:
+                reading.close()
+        raise error(
+            "U606",
+            "there is no batch to show",
+            expected="an epoch with at least one batch",
+            found=f"{self._request.recipe.size:,} records, batches of {self._request.batch_size:,}"
+            f" and remainder={self._request.remainder!r}",
+            do='a smaller batch_size, or remainder="keep"',
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the newest iterator is: a few numbers, fit for JSON, the same on all ranks at a synchronous step.
+
+        After the last batch of an epoch an empty rest of it is left. Once the iterator has raised StopIteration, it
+        is the start of the next epoch.
+        """
+        state = self._newest.state()
+        return (self._request.state(*self._upcoming()) if state is None else state).to_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next `iter()` resume there, with any rank, world, batch size, columns and threads.
+
+        A UsageError where it is the state of another dataset, split or order.
+        """
+        loaded = State.from_dict(state)
+        self._request = self._request.resume(loaded)
+        self._go_to(loaded.epoch, loaded.consumed)
+
+    def close(self) -> None:
+        """Close the newest iterator. The next `iter()` starts as usual."""
+        iterator = None if self._iterator is None else self._iterator()
+        if iterator is not None:
+            iterator.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise _not_picklable("a loader")
+
+    @abstractmethod
+    def _read(self, request: Request, epoch: int, consumed: int) -> Reading[T]:
+        """Begin to read an epoch from a position on."""
+
+    def _start(self, request: Request, epoch: int, consumed: int) -> Reading[T]:
+        """The same for an iterator, which may use more than this process."""
+        return self._read(request, epoch, consumed)
+
+    def _upcoming(self) -> tuple[int, int]:
+        """The epoch that the next iterator takes, and where in it."""
+        return self._next
+
+    def _claim(self) -> tuple[Request, int, int]:
+        """The same with what is read, for the iterator that takes it now."""
+        epoch, consumed = self._next
+        self._next = (epoch + 1, 0)
+        return self._request, epoch, consumed
+
+    def _go_to(self, epoch: int, consumed: int) -> None:
+        self._next = (epoch, consumed)
+        self._newest = _Progress()
+
+
+class LoaderIterator(Iterator[T], Generic[T]):
+    """One epoch, or the rest of one, for one consumer.
+
+    Threads start at the first `next()` and end with the epoch, with `close()`, at the end of a `with` block, or soon
+    after the iterator was left behind.
+    """
+
+    def __init__(self, loader: Loader[T]) -> None:
+        self._loader = loader
+        self._progress = _Progress()
+        self._reading: Reading[T] | None = None
+        self._process: int | None = None
+        self._ended = False
+
+    @property
+    def epoch(self) -> int:
+        """Its epoch."""
+        return self._loader._upcoming()[0] if self._progress.request is None else self._progress.epoch
+
+    @property
+    def consumed(self) -> int:
+        """How many positions of the epoch are delivered, over all ranks."""
+        return self._progress.consumed
+
+    def __next__(self) -> T:
+        if self._ended:
+            raise StopIteration
+        if self._process not in (None, os.getpid()):
+            raise _forked(self._process)
+        try:
+            reading = self._begin() if self._reading is None else self._reading
+            batch, self._progress.consumed = next(reading)
+            return batch
+        except StopIteration:
+            self._progress.finished = True
+            self.close()
+            raise
+        except BaseException:
+            self.close()  # what has failed does not continue
+            raise
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it is, in the form of the loader's `state_dict()`."""
+        state = self._progress.state()
+        return self._loader.state_dict() if state is None else state.to_dict()
+
+    def close(self) -> None:
+        """Stop early: files are closed, threads ended and waited for."""
+        reading, self._reading, self._ended = self._reading, None, True
+        if reading is not None and self._process == os.getpid():
+            reading.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise _not_picklable("an iterator")
+
+    def _begin(self) -> Reading[T]:
+        request, epoch, consumed = self._loader._claim()
+        progress = self._progress
+        progress.request, progress.epoch, progress.consumed = request, epoch, consumed
+        self._loader._newest = progress
+        self._process = os.getpid()
+        self._reading = self._loader._start(request, epoch, consumed)
+        return self._reading
+
+
+class EpochSetter:
+    """Stands where trainers look for a sampler, to tell it the epoch."""
+
+    def __init__(self, loader: Loader[Any]) -> None:
+        self._loader = loader
+
+    def set_epoch(self, epoch: int) -> None:
+        """That of the loader."""
+        self._loader.set_epoch(epoch)
+
+
+def _forked(process: int | None) -> RekordError:
+    return error(
+        "U607",
+        expected=f"process {process}, which began to iterate",
+        found=f"process {os.getpid()}, forked from it",
+        do="call iter() in the process that uses it: a Dataset, Split or loader can be handed over by fork",
+    )
+
+
+def _not_picklable(what: str) -> RekordError:
+    return error(
+        "U607",
+        f"{what} over batches cannot be pickled",
+        expected="a Dataset or a Split, which can be handed to another process",
+        found=what,
+        do="send the Split, and call .batches(…) there; state_dict() can be sent too",
+    )
