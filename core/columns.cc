@@ -1,19 +1,32 @@
 #include "columns.h"
 
+#include <algorithm>
+
 namespace rekord {
 namespace {
 
-// What a new column has room for before it has seen anything.
+// What new columns have room for together; few are given no more than they can use.
+constexpr size_t kFirstRowsOfAll = 64 * 1024;
+constexpr size_t kFirstBytesOfAll = 1024 * 1024;
 constexpr size_t kFirstRows = 1024;
 constexpr size_t kFirstBytes = 16 * 1024;
+constexpr size_t kLeastRows = 16;
+constexpr size_t kLeastBytes = 256;
 
 }  // namespace
 
-ColumnBuilder::ColumnBuilder(const SlotSpec& spec, std::shared_ptr<Pool> pool)
+ColumnBuilder::Sizes ColumnBuilder::first_sizes(size_t columns) noexcept {
+  columns = std::max<size_t>(columns, 1);
+  const size_t rows = std::clamp(kFirstRowsOfAll / columns, kLeastRows, kFirstRows);
+  return {rows, std::clamp(kFirstBytesOfAll / columns, kLeastBytes, kFirstBytes), rows};
+}
+
+ColumnBuilder::ColumnBuilder(const SlotSpec& spec, std::shared_ptr<Pool> pool, size_t columns)
     : spec_(&spec),
       count_(static_cast<size_t>(spec.count)),
       scalar_(!spec.ragged && spec.count == 1),
-      usual_{kFirstRows, kFirstBytes, kFirstRows},
+      first_(first_sizes(columns)),
+      usual_(first_),
       pool_(std::move(pool)) {}
 
 void ColumnBuilder::start() {
@@ -39,9 +52,9 @@ Column ColumnBuilder::finish(size_t rows) {
   // A little more than last time, so that small differences do not make it grow.
   const auto with_slack = [](size_t size) { return size + size / 16; };
   const size_t values = column_.ints.size() + column_.floats.size() + column_.strings();
-  usual_.values = std::max(kFirstRows, with_slack(values));
-  usual_.bytes = std::max(kFirstBytes, with_slack(column_.data.size()));
-  usual_.rows = std::max(kFirstRows, rows);
+  usual_.values = std::max(first_.values, with_slack(values));
+  usual_.bytes = std::max(first_.bytes, with_slack(column_.data.size()));
+  usual_.rows = std::max(first_.rows, rows);
   return std::move(column_);
 }
 
@@ -287,7 +300,7 @@ void ColumnBuilder::extend_valid(size_t rows) {
 bool ColumnBuilder::add_missing(size_t row) {
   if (spec_->missing == Missing::refuse) return refuse({Fault::missing, 0, 0, 0});
   if (spec_->missing == Missing::hole) {
-    if (!column_.valid) column_.valid.start(*pool_, std::max(kFirstRows, row + 1));
+    if (!column_.valid) column_.valid.start(*pool_, std::max(first_.rows, row + 1));
     extend_valid(row);
     column_.valid.reserve(*pool_, 1);
     column_.valid.push(0);

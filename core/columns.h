@@ -132,7 +132,8 @@ struct Cell {
 // fills many columns side by side knows the number for all of them.
 class ColumnBuilder {
  public:
-  ColumnBuilder(const SlotSpec& spec, std::shared_ptr<Pool> pool);
+  // `columns` are filled side by side: the more, the less memory each begins with.
+  ColumnBuilder(const SlotSpec& spec, std::shared_ptr<Pool> pool, size_t columns);
 
   // Begins a new column.
   void start();
@@ -191,9 +192,12 @@ class ColumnBuilder {
     size_t rows;
   };
 
+  static Sizes first_sizes(size_t columns) noexcept;
+
   const SlotSpec* spec_;
   size_t count_;
   bool scalar_;  // exactly one value a row
+  Sizes first_;  // what a new column has room for before it has seen anything
   Sizes usual_;
   std::shared_ptr<Pool> pool_;
   Column column_;

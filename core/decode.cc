@@ -37,7 +37,7 @@ Decoder::Decoder(std::shared_ptr<const Plan> plan, std::shared_ptr<Pool> pool)
   cells_.resize(kPendingRows * stride_);
   seen_.resize(slots.size());
   for (uint32_t i = 0; i < slots.size(); ++i) {
-    builders_.emplace_back(slots[i], pool);
+    builders_.emplace_back(slots[i], pool, slots.size());
     const Header& header = plan_->headers()[i];
     Lane& lane = lanes_[i];
     lane.header = &header;

@@ -12,7 +12,7 @@ class PayloadDecoder {
  public:
   // `skip`: rows are counted, and their payloads left where they are.
   PayloadDecoder(bool skip, std::shared_ptr<Pool> pool)
-      : spec_(spec(skip)), builder_(spec_, std::move(pool)) {
+      : spec_(spec(skip)), builder_(spec_, std::move(pool), 1) {
     start();
   }
   PayloadDecoder(const PayloadDecoder&) = delete;  // the builder holds on to the spec

@@ -11,11 +11,13 @@ namespace rekord {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
-constexpr size_t kSmallest = 4096;
+constexpr size_t kSmallest = 256;
 // Many columns are filled side by side. If their buffers all began at the same
 // place in a page, they would compete for the same few lines of the first cache.
+// Smaller ones lie in one page with others.
 constexpr size_t kColours = 61;
 constexpr size_t kColourBytes = 64;
+constexpr size_t kSmallestColoured = 4096;
 
 // Powers of two and the steps halfway between them.
 size_t round_up(size_t bytes) noexcept {
@@ -53,14 +55,14 @@ class RecyclingPool final : public Pool {
         found = shelf.back();
         shelf.pop_back();
         idle_bytes_ -= capacity;
-      } else {
+      } else if (capacity >= kSmallestColoured) {
         colour_ = (colour_ + 1) % kColours;
         shift = colour_ * kColourBytes;
       }
     }
     if (found.data == nullptr) {
       found.memory = static_cast<std::byte*>(
-          ::operator new(capacity + kColours * kColourBytes, kAlignment));
+          ::operator new(capacity + (capacity >= kSmallestColoured ? kColours * kColourBytes : 0), kAlignment));
       found.data = found.memory + shift;
     }
     return std::make_shared<Block>(found.memory, found.data, capacity, shared_from_this());

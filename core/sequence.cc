@@ -1,11 +1,17 @@
 #include "sequence.h"
 
 namespace rekord {
+namespace {
+
+constexpr size_t kFirstRows = 64;
+
+}  // namespace
 
 SequenceDecoder::SequenceDecoder(std::shared_ptr<const Plan> context,
                                  std::shared_ptr<const Plan> steps, std::shared_ptr<Pool> pool)
     : context_plan_(std::move(context)), step_plan_(std::move(steps)), pool_(std::move(pool)) {
-  for (const SlotSpec& spec : context_plan_->slots()) context_.emplace_back(spec, pool_);
+  const size_t columns = context_plan_->slots().size() + step_plan_->slots().size();
+  for (const SlotSpec& spec : context_plan_->slots()) context_.emplace_back(spec, pool_, columns);
   seen_.assign(context_.size(), 0);
   met_.assign(context_.size(), 0);
   step_specs_.reserve(step_plan_->slots().size());
@@ -16,7 +22,7 @@ SequenceDecoder::SequenceDecoder(std::shared_ptr<const Plan> context,
     if (step.missing != Missing::fill)
       step.missing = step.ragged ? Missing::fill : Missing::refuse;
     step_specs_.push_back(std::move(step));
-    steps_.push_back({ColumnBuilder(step_specs_.back(), pool_), {}, {}, 0, false, 0});
+    steps_.push_back({ColumnBuilder(step_specs_.back(), pool_, columns), {}, {}, 0, false, 0});
   }
   start();
 }
@@ -29,7 +35,7 @@ void SequenceDecoder::start() {
     Steps& steps = steps_[i];
     steps.builder.start();
     steps.count = 0;
-    steps.offsets.start(*pool_, 1024);
+    steps.offsets.start(*pool_, kFirstRows);
     steps.offsets.push(0);
     steps.valid = {};
     steps.holes = false;
@@ -146,7 +152,7 @@ RowProblem SequenceDecoder::finish_row() {
       steps.offsets.push(steps.offsets.back());
       if (missing == Missing::hole && !steps.holes) {
         steps.holes = true;
-        steps.valid.start(*pool_, std::max<size_t>(1024, rows_ + 1));
+        steps.valid.start(*pool_, std::max<size_t>(kFirstRows, rows_ + 1));
         std::memset(steps.valid.data(), 1, rows_);
         steps.valid.grow_by(rows_);
       }

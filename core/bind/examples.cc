@@ -1,9 +1,8 @@
 // Example and SequenceExample as Python values, without a schema.
 #include "bind/bind.h"
 
-#include <memory>
+#include <type_traits>
 
-#include "bind/arrays.h"
 #include "bind/buffer.h"
 #include "survey.h"
 
@@ -12,14 +11,23 @@ namespace nb = nanobind;
 namespace rekord {
 namespace {
 
+// An array of NumPy's own: one of ours needs an owner and a view too, which for a value or
+// two is a multiple of its size, and a record may have a million keys.
 template <class Number>
 nb::object to_array(const FeatureView& feature,
                     size_t (*copy)(const FeatureView&, std::span<Number>) noexcept) {
-  auto values = std::make_unique<Number[]>(feature.count);
-  copy(feature, {values.get(), feature.count});
-  Number* data = values.get();
-  nb::capsule owner(values.release(), [](void* p) noexcept { delete[] static_cast<Number*>(p); });
-  return array_over(data, feature.count, owner);
+  // Kept for the life of the process.
+  static PyObject* const empty = nb::object(nb::module_::import_("numpy").attr("empty")).release().ptr();
+  static PyObject* const dtype = nb::module_::import_("numpy")
+                                     .attr("dtype")(std::is_same_v<Number, float> ? "float32" : "int64")
+                                     .release()
+                                     .ptr();
+  nb::object array = nb::handle(empty)(feature.count, nb::handle(dtype));
+  Py_buffer view;
+  if (PyObject_GetBuffer(array.ptr(), &view, PyBUF_WRITABLE) != 0) throw nb::python_error();
+  copy(feature, {static_cast<Number*>(view.buf), feature.count});
+  PyBuffer_Release(&view);
+  return array;
 }
 
 nb::object to_python(const FeatureView& feature) {

@@ -910,5 +910,19 @@ TEST("an empty list is a hole, or a wrong number of values, as the slot says") {
   CHECK_EQ(exact.take(), "a: -");
 }
 
+TEST("many columns begin with little memory each, and few with room for many rows") {
+  const auto taken_by = [](size_t columns, Kind kind) {
+    std::vector<SlotSpec> slots;
+    for (size_t i = 0; i < columns; ++i) slots.push_back(slot("key" + std::to_string(i), kind));
+    const auto pool = Pool::create(size_t{1} << 30, false);
+    { Decoder decoder(std::make_shared<const Plan>(std::move(slots), false), pool); }
+    return pool->idle_bytes() / columns;
+  };
+  for (const Kind kind : {Kind::ints, Kind::floats, Kind::bytes}) {
+    CHECK(taken_by(10'000, kind) <= 512u);
+    CHECK(taken_by(4, kind) >= 4096u);
+  }
+}
+
 }  // namespace
 }  // namespace rekord

@@ -627,3 +627,26 @@ def test_a_path_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(rk.DatasetError) as caught:
         rk.diff(a, tmp_path / "none")
     assert (caught.value.code, caught.value.location.path) == ("X501", str(tmp_path / "none"))
+
+
+def test_prints_of_rows_in_any_order_are_read_across_blocks_of_different_widths(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(diff_prints, "_READ_BYTES", 64)
+    found = diff_prints.Prints(diff_prints.Features())
+    chance = np.random.default_rng(2)
+    blocks = [
+        chance.integers(0, 1 << 32, (rows, width), np.uint32) for rows, width in ((40, 2), (30, 4), (50, 5))
+    ]
+    for block in blocks:
+        found._keep(block)
+    for number in range(3):
+        found._features.number(f"key {number}", step=False)
+    whole = np.zeros((120, 5), np.uint32)
+    for first, block in zip((0, 40, 70), blocks, strict=True):
+        whole[first : first + len(block), : block.shape[1]] = block
+    rows = chance.permutation(np.repeat(np.arange(120), 2))[:150].astype(np.int64)
+    offsets, prints = found.read(rows)
+    assert np.array_equal(prints, whole[rows, 2:])
+    assert np.array_equal(offsets.view(np.uint32).reshape(-1, 2), whole[rows, :2])
+    found.close()

@@ -62,6 +62,16 @@ def export_to(form: str) -> Callable[[Path], object]:
     return lambda path: rk.export(path, path.with_suffix(f".{form}"), overwrite=True)
 
 
+def numbers(path: Path) -> list[str]:
+    """The columns of a file that are no bytes."""
+    return [name for name, values in row(int(path.stem[1:])).items() if not isinstance(values[0], bytes)]
+
+
+def fresh(path: Path) -> Path:
+    """A place where nothing is yet."""
+    return path.with_name(f"{path.stem}-{len(list(path.parent.iterdir()))}")
+
+
 @pytest.mark.parametrize(
     "action",
     [
@@ -80,6 +90,15 @@ def export_to(form: str) -> Callable[[Path], object]:
         pytest.param(lambda path: run(["reader", str(path), "--for", "tensorflow"]), id="reader"),
         pytest.param(export_to("parquet"), id="parquet"),
         pytest.param(export_to("jsonl"), id="jsonl"),
+        pytest.param(
+            lambda path: rk.export(path, fresh(path), format="csv", columns=numbers(path)), id="csv"
+        ),
+        pytest.param(lambda path: repr(rk.open(path).schema), id="schema"),
+        pytest.param(lambda path: rk.open(path)[0], id="one record"),
+        pytest.param(lambda path: list(rk.open(path).batches(1, shuffle=True)), id="shuffled"),
+        pytest.param(lambda path: rk.salvage(path, fresh(path)), id="salvage"),
+        pytest.param(lambda path: rk.rewrite(path, fresh(path), progress=False, workers=1), id="rewrite"),
+        pytest.param(lambda path: run(["index", str(path)]), id="index"),
     ],
 )
 def test_the_work_grows_with_the_number_of_keys(tmp_path: Path, action: Callable[[Path], object]) -> None:
@@ -127,6 +146,19 @@ def test_show_prints_at_most_a_thousand_features(
     assert lines[len(shown) :] == (
         [f"  … and {keys - 1000:,} more feature{plural} (--json shows all)"] if keys > 1000 else []
     )
+
+
+def test_show_bounds_the_context_and_the_steps_of_a_sequence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many: dict[str, Any] = {f"key_{i:06d}": [i] for i in range(1001)}
+    path = tmp_path / "steps.tfrecord"
+    steps = {name: [values] for name, values in many.items()}
+    path.write_bytes(damage.frames([wire.sequence_bytes(many, steps)]))
+    assert run(["show", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("… and 1 more feature (--json shows all)") == 2
+    assert len(shown.splitlines()) == 1 + 1 + 2 * (1 + 1000 + 1)
 
 
 def test_json_shows_every_feature(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
