@@ -244,3 +244,16 @@ def test_rows_are_those_that_a_function_gives(split: rk.Split) -> None:
     mapped = split.map(lambda batch: {"first": batch["label"][:1]})
     assert mapped.sql("select count(*) as n from records").to_pydict() == {"n": [1]}
     assert "_record" in (refused(lambda: mapped.sql("select _record from records")).found or "")
+
+
+def test_a_shape_that_arrow_has_no_list_for_is_a_schema_that_does_not_match(tmp_path: Path) -> None:
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(frames([example_bytes({"x": [1.0], "n": [1]})]))
+    schema = rk.Schema({"x": rk.Float32(shape=(2**31,)), "n": rk.Int64()})
+    with pytest.raises(rk.DecodeError) as caught:
+        rk.open(path, schema=schema)["all"].sql("select n, x from records")
+    assert (caught.value.code, caught.value.location.path, caught.value.location.record) == (
+        "D402",
+        str(path),
+        0,
+    )

@@ -9,6 +9,9 @@ import pyarrow as pa
 
 from rekord.codec.columns import Array, Column, Ragged, SparseColumn, Strings, Valid
 
+_MOST_LIST_SIZE = (1 << 31) - 1
+"""Of a fixed-size list in Arrow. A schema may declare more, and then records do not match it."""
+
 
 def column_to_arrow(column: Column) -> Any:
     """Any column of a batch."""
@@ -31,8 +34,12 @@ def _listed(out: Any, shape: tuple[int, ...], valid: Valid | None) -> Any:
     """Flat values as fixed-size lists of the inner dimensions of `shape`; `valid` is of the rows."""
     for axis in range(len(shape) - 1, 0, -1):
         bitmap = _bitmap(valid) if axis == 1 else None
-        rows = int(np.prod(shape[:axis]))
-        out = pa.Array.from_buffers(pa.list_(out.type, shape[axis]), rows, [bitmap], children=[out])
+        rows, size = int(np.prod(shape[:axis])), shape[axis]
+        if size <= _MOST_LIST_SIZE:
+            out = pa.Array.from_buffers(pa.list_(out.type, size), rows, [bitmap], children=[out])
+        else:
+            ends = pa.py_buffer(np.arange(rows + 1, dtype=np.int64) * size)
+            out = pa.Array.from_buffers(pa.large_list(out.type), rows, [bitmap, ends], children=[out])
     return out
 
 

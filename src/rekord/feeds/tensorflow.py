@@ -87,4 +87,4 @@ def to_tensorflow(
         return native_dataset(tf, request, state, one_length=one_length)
     from rekord.feeds.tf_ops import ops_dataset
 
-    return ops_dataset(tf, request, shuffle=bool(shuffle), seed=seed)
+    return ops_dataset(tf, request, shuffle=bool(shuffle), seed=seed, one_length=one_length)

@@ -36,15 +36,15 @@ def check_ops(
             raise _refused(f'`{name}` cannot be {repr(given)[:60]} with mode="ops"', repr(given)[:60], do)
 
 
-def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int) -> Any:
+def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int, one_length: bool = False) -> Any:
     """The dataset: file order, or files in an order by the seed and records drawn from a buffer.
 
     A rank reads files of its own where every rank gets as many, and each `world`-th record of all files elsewhere.
 
     tf.data service and tf.distribute share this dataset out among workers by its source, the list of files. So
     nothing may stand between that and the reader: under dynamic sharding TensorFlow gives all files to every worker
-    once they are shuffled there. Nor may it claim a number of batches, since a worker has fewer. With ranks it is
-    shared out already, and TensorFlow is told not to do so again.
+    once they are shuffled there. Nor may it claim a number of batches, since a worker has fewer. With ranks, and
+    for Keras (`one_length`), which warns of a dataset without a length, it has one and is not sharded again.
     """
     finish = request.finish if isinstance(request.finish, Finish) else None
     if not isinstance(request.recipe, FileOrder) or (finish is not None and finish.map is not None):
@@ -87,7 +87,8 @@ def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int) -> Any:
         dataset = dataset.shuffle(SHUFFLE_RECORDS, seed=seed)
     drop = request.remainder == "drop"
     dataset = dataset.batch(request.batch_size, drop_remainder=drop)
-    steps = _steps(request, by_file) if world > 1 else None
+    is_sized = world > 1 or one_length
+    steps = _steps(request, by_file) if is_sized else None
     if drop and steps is not None:
         dataset = dataset.take(steps)  # as many on all ranks: they would wait for each other for ever
     dataset = dataset.map(
@@ -96,7 +97,7 @@ def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int) -> Any:
     dataset = dataset.prefetch(tf.data.AUTOTUNE)
     if steps is not None:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
-    if world > 1:
+    if is_sized:
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         dataset = dataset.with_options(options)

@@ -23,6 +23,7 @@ _NUMBERS: dict[Kind, int] = {kind: number for number, kind in KINDS.items()}
 _OPTIONAL = 1  # a key that a record lacks is a hole
 
 Refusal: TypeAlias = "tuple[Problem, int] | None"
+_WIDE_KEYS = 256
 
 
 @dataclass(frozen=True)
@@ -158,12 +159,14 @@ class Speaker:
         taken: Any = self._batch.take()
         context, lists = (taken, []) if self.dialect.steps is None else taken
         places, self._places, self.payload_bytes = self._places, [], 0
-        # Keys that no row has are left out: where each record brings keys of its own, a dialect has those of all
-        # records before, and to look at them for every record would take time that grows with the square.
+        # Of very many keys those that no row has a value for are left out: where each record brings keys of its
+        # own, a dialect has those of all records before, and to look at them for every record would take time that
+        # grows with the square. Of few, all stay: a key without a kind looks like one that is missing.
+        is_wide = len(self._context) + len(self._steps) > _WIDE_KEYS
         context_columns = {
             key: KeyColumn(kind, *column)
             for (key, kind), column in zip(self._context, context, strict=True)
-            if column[2] is None or column[2].any()
+            if not is_wide or column[2] is None or column[2].any()
         }
         return KeyedBatch(
             path=path,
@@ -174,7 +177,7 @@ class Speaker:
             steps={
                 key: StepColumn(KeyColumn(kind, *column), offsets, valid)
                 for (key, kind), (column, offsets, valid) in zip(self._steps, lists, strict=True)
-                if valid is None or valid.any()
+                if not is_wide or valid is None or valid.any()
             },
             sequence=self.dialect.steps is not None,
         )
