@@ -48,7 +48,7 @@ demo: $(VENV)/.package
 
 # For the minutes between edits: no framework is installed, and what needs one is not collected.
 quick: lint $(VENV)/.dev $(VENV)/.package
-	$(BIN)/python -m pytest -n 2 -m "not long and not slow" --frameworks=none tests/unit tests/arch
+	$(BIN)/python -m pytest -n 2 -m "not long and not slow and not concurrency" --frameworks=none tests/unit tests/arch
 
 test: lint test-cpp test-python test-minimum
 

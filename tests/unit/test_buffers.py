@@ -21,6 +21,8 @@ from rekord.codec.plan import compile_plan
 from rekord.dataset import decoding
 from rekord.testing import example_bytes, frames
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = rk.Schema(
     {
         "n": rk.Int64(),

@@ -84,6 +84,7 @@ def test_an_interrupt_at_any_import_of_the_start_is_one_word_and_130(entry: str,
     assert {name: end for name, end in ends.items() if end != (130, "interrupted\n")} == {}
 
 
+@pytest.mark.slow
 def test_an_interrupt_at_any_import_of_a_verb_is_one_word_and_130(tmp_path: Path) -> None:
     (tmp_path / "a.tfrecord").write_bytes(frames([example_bytes({"label": [1]})]))
     command = [*ENTRIES["module"], "stats", "a.tfrecord"]

@@ -161,6 +161,7 @@ def test_a_schema_of_any_content_is_refused(tmp_path: Path, content: str) -> Non
 
 
 @pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.slow
 def test_a_label_map_of_any_content_is_refused(data: Path, content: str) -> None:
     place = data / "label_map.pbtxt"
     place.write_bytes(CONTENTS[content])

@@ -17,6 +17,8 @@ from rekord.errors import UsageError
 from rekord.feeds import sql_answer
 from rekord.testing import damage, wire
 
+pytestmark = pytest.mark.slow
+
 FEW, MANY = 200, 800
 MOST_GROWTH = 5.0
 """Four times as many keys may take so many times as many calls; a quadratic step would take 16 times as many."""
