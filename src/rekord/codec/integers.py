@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rekord.codec.nested import Array
+from rekord.codec.columns import Array
 from rekord.codec.number_rule import NumberRule, array_of_ints, is_bfloat16, out_of_range, require_whole
 from rekord.codec.unfit import Unfit, described
 from rekord.schema.dtypes import dtype_name, integer_bounds

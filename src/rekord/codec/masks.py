@@ -17,6 +17,7 @@ import numpy as np
 
 from rekord import _core
 from rekord._core import Colour, PictureFault, PictureFormat, PixelFault
+from rekord.codec.columns import Array
 from rekord.codec.looking import (
     FORMATS,
     CheckedMask,
@@ -29,7 +30,6 @@ from rekord.codec.looking import (
     shown_format,
     unsound,
 )
-from rekord.codec.nested import Array
 from rekord.codec.png import bad_filter, grey_png, inflated, palette_as_grey, samples
 from rekord.codec.unfit import Unfit, shown_shape
 from rekord.errors import error

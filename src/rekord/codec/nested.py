@@ -7,11 +7,10 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from rekord.codec.columns import Array
 from rekord.codec.unfit import Unfit, described
 
-Array: TypeAlias = npt.NDArray[Any]
 Shape: TypeAlias = "tuple[int | None, ...]"
 
 _TEXT = (str, bytes, bytearray)

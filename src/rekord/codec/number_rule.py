@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rekord.codec.nested import Array
+from rekord.codec.columns import Array
 from rekord.codec.unfit import Unfit, described
 from rekord.schema import Feature, Label
 from rekord.schema.dtypes import dtype_name, integer_bounds

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from rekord.codec.columns import Array
 from rekord.codec.integers import store_ints
-from rekord.codec.nested import Array, Shape, as_array, check_shape, flat, is_text
+from rekord.codec.nested import Shape, as_array, check_shape, flat, is_text
 from rekord.codec.number_rule import NumberRule, array_of_ints, is_bfloat16, require_whole
 from rekord.codec.reals import WHOLE, check_survives, store_floats
 from rekord.codec.unfit import Unfit, described

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from rekord import _core
+from rekord.codec.columns import Array
 from rekord.codec.looking import FORMATS, Checked, CheckedMask, Unsound, examined_image, shown_format
 from rekord.codec.masks import Ids, examined_mask
-from rekord.codec.nested import Array
 from rekord.codec.unfit import Unfit, shown_shape
 from rekord.errors import error
 from rekord.schema import Image, Mask

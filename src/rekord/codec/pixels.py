@@ -17,6 +17,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from rekord import _core
 from rekord._core import Colour, PictureFault, PictureFormat
+from rekord.codec.columns import Array
 from rekord.codec.looking import (
     FORMATS,
     Unsound,
@@ -26,7 +27,6 @@ from rekord.codec.looking import (
     unsound,
 )
 from rekord.codec.masks import Ids
-from rekord.codec.nested import Array
 from rekord.codec.png import inflated, samples
 
 Size: TypeAlias = tuple[int, int]

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord import _core
+from rekord.codec.columns import Array
 from rekord.codec.looking import AGAIN, Unsound
-from rekord.codec.nested import Array
 
 _inflate: Any
 try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rekord.codec.nested import Array
+from rekord.codec.columns import Array
 from rekord.codec.number_rule import NumberRule, out_of_range
 from rekord.codec.unfit import Unfit, described
 from rekord.schema.dtypes import dtype_name

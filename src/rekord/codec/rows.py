@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.codec.nested import Array, as_array, is_text, sequence
+from rekord.codec.columns import Array
+from rekord.codec.nested import as_array, is_text, sequence
 from rekord.codec.number_rule import NumberRule
 from rekord.codec.numbers import stored_numbers
 from rekord.codec.pictures import stored_image, stored_mask

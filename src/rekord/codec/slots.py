@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.codec.columns import Optional, Ragged, Strings
+from rekord.codec.columns import Array, Optional, Ragged, Strings
 from rekord.codec.encode import pool
-from rekord.codec.nested import Array, as_array, check_shape
+from rekord.codec.nested import as_array, check_shape
 from rekord.codec.number_rule import NumberRule
 from rekord.codec.numbers import store
 from rekord.codec.plan import Field

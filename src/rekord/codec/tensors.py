@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rekord.codec.nested import Array, as_array, check_shape, flat, is_text, sequence
+from rekord.codec.columns import Array
+from rekord.codec.nested import as_array, check_shape, flat, is_text, sequence
 from rekord.codec.number_rule import NumberRule
 from rekord.codec.numbers import stored_numbers
 from rekord.codec.unfit import Unfit, described, shown_shape

@@ -6,9 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TypeAlias
 
-from rekord.codec.columns import Column
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.background import OrderedWork
 from rekord.dataset.decoding import (
@@ -19,6 +17,7 @@ from rekord.dataset.decoding import (
     new_pool,
     sensible,
 )
+from rekord.dataset.finish import Batch
 from rekord.dataset.indexed import IndexedDecoder
 from rekord.dataset.loader import Loader, Reading
 from rekord.dataset.order import Ids
@@ -28,8 +27,6 @@ from rekord.dataset.state import State
 from rekord.dataset.steps import Remainder, Steps
 from rekord.dataset.transformed import Transforming
 from rekord.errors import error
-
-Batch: TypeAlias = "dict[str, Column]"
 
 _MOST_USUAL_THREADS = 4
 """More threads than this read no faster from one disk; who knows better says so."""

@@ -17,7 +17,7 @@ from rekord.dataset.infer import WHOLE_PAYLOAD, Kind, check_kind
 from rekord.dataset.lazy_schema import LazySchema
 from rekord.dataset.manifest import check_shard, has_manifest, manifest_path
 from rekord.dataset.names import check_complete, splits_of
-from rekord.dataset.read import PathLike, record_files
+from rekord.dataset.read import record_files
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.dataset.tfds_splits import tfds_listing
@@ -26,6 +26,7 @@ from rekord.schema import Payload, Schema
 from rekord.schema.schema import KIND_NAMES
 from rekord.schema.tfds import INFO_NAME, read_tfds_folder
 from rekord.storage.anywhere import each, kind_of
+from rekord.storage.files import PathLike
 from rekord.storage.remote import is_remote
 
 if TYPE_CHECKING:

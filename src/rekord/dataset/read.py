@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
 
 from rekord import _core
 from rekord.errors import RekordError
@@ -12,10 +10,8 @@ from rekord.records.compression import begins_with_a_record
 from rekord.records.frame import EVIDENCE_BYTES, FrameReader
 from rekord.records.slabs import SlabReader
 from rekord.storage.anywhere import ANYWHERE
-from rekord.storage.files import Storage
+from rekord.storage.files import PathLike, Storage
 from rekord.storage.find import Found, begin_with_records, find
-
-PathLike: TypeAlias = "str | os.PathLike[str]"
 
 
 def records(path: PathLike | Iterable[PathLike]) -> Iterator[bytes]:

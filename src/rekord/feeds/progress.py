@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from rekord.dataset.batches import Batch, Request, read_batches
+from rekord.dataset.batches import Request, read_batches
+from rekord.dataset.finish import Batch
 from rekord.dataset.loader import Loader, Reading
 
 Tensors: TypeAlias = "dict[str, Any]"

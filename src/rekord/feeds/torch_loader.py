@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
-from rekord.dataset.batches import Batch, Request, checked_count, of_worker, read_batches
+from rekord.dataset.batches import Request, checked_count, of_worker, read_batches
+from rekord.dataset.finish import Batch
 from rekord.dataset.loader import Reading
 from rekord.dataset.state import State
 from rekord.errors import RekordError, error

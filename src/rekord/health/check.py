@@ -8,7 +8,6 @@ from contextlib import ExitStack, closing
 from typing import Protocol
 
 from rekord.dataset.names import shard_sets
-from rekord.dataset.read import PathLike
 from rekord.health.finding import Finding, Report
 from rekord.health.keyed import KeyedBatch
 from rekord.health.place import Place, SplitNumbers, look_at
@@ -21,6 +20,7 @@ from rekord.health.rules.same_content import SameContent
 from rekord.health.rules.shards import shard_findings
 from rekord.health.scan import OTHER_PAYLOADS, FileEnd, scan_file, scan_files
 from rekord.schema import Schema
+from rekord.storage.files import PathLike
 
 MAX_FINDINGS = 1000
 

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord._core import Fault, Problem
-from rekord.health.keyed import KeyColumn, KeyedBatch, Kind, StepColumn
+from rekord.health.keyed import KeyColumn, KeyedBatch, StepColumn
 from rekord.records.frame import Stretch
+from rekord.schema.base import Kind
 
 KINDS: dict[int, Kind] = {1: "bytes", 2: "float", 3: "int64"}
 _NUMBERS: dict[Kind, int] = {kind: number for number, kind in KINDS.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rekord.dataset.read import PathLike
+from rekord.storage.files import PathLike
 
 if TYPE_CHECKING:
     from rekord.health.diff_report import Diff

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rekord.dataset.manifest import Manifest
-from rekord.dataset.read import PathLike, open_frames
+from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
 from rekord.health.finding import Finding
 from rekord.health.parts import parts_of
 from rekord.health.place import look_at
 from rekord.schema import Schema
+from rekord.storage.files import PathLike
 
 
 @dataclass(frozen=True, kw_only=True)

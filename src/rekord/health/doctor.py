@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import Any, TypeAlias
+from typing import Any
 
 from rekord.errors import RekordError
 from rekord.health.ailments import (
@@ -40,8 +40,7 @@ from rekord.schema.spec import (
     spec_of_schema,
 )
 from rekord.schema.spec_file import load_spec
-
-PathLike: TypeAlias = "str | os.PathLike[str]"
+from rekord.storage.files import PathLike
 
 _SPEC_CLASSES = (FixedLen, VarLen, FixedLenSequence, SparseSpec, RaggedSpec)
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
+from rekord.schema.base import Kind
 
-Kind: TypeAlias = Literal["int64", "float", "bytes"]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Valid: TypeAlias = npt.NDArray[np.bool_]
 

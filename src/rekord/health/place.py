@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from rekord.dataset.names import split_of as split_by_name
-from rekord.dataset.read import PathLike, find_record_files, skipped_records
+from rekord.dataset.read import find_record_files, skipped_records
 from rekord.errors import RekordError
 from rekord.health.finding import Finding
 from rekord.health.rules.label_map import LabelMapRule, find_label_map, label_map_rule
 from rekord.health.rules.listed import Listing, read_listing
 from rekord.schema import Schema
 from rekord.schema.tfds import TfdsFolder, read_tfds_folder
+from rekord.storage.files import PathLike
 from rekord.storage.find import Found
 
 

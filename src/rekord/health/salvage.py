@@ -6,13 +6,13 @@ import os
 import re
 from collections.abc import Callable
 
-from rekord.dataset.read import PathLike, record_files
+from rekord.dataset.read import record_files
 from rekord.engines.staging import StagedFolder, staged
 from rekord.errors import DatasetError, RekordError, error
 from rekord.health.salvage_copy import Kept, Ledger, SalvageReport, keep
 from rekord.health.salvage_walk import FOREIGN, Gap
 from rekord.location import Location
-from rekord.storage.files import LOCAL, Storage, Writable
+from rekord.storage.files import LOCAL, PathLike, Storage, Writable
 from rekord.storage.publish import Publication
 
 _MAGIC = re.compile(r"[*?[]")

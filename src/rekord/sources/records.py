@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from rekord import _core
 from rekord.codec.assemble import assemble
@@ -22,10 +22,8 @@ from rekord.schema.tfds import TfdsFolder, read_tfds_folder
 from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, Row, SourceFile
 from rekord.sources.files import check_unchanged, empty
 from rekord.sources.trees import groups, printable
-from rekord.storage.files import LOCAL
+from rekord.storage.files import LOCAL, PathLike
 from rekord.storage.find import find
-
-PathLike: TypeAlias = "str | os.PathLike[str]"
 
 _MOST_ROWS = 8192  # in one chunk
 _IDLE_BYTES = 16 << 20

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from typing_extensions import Buffer
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
 
 Kind = Literal["file", "folder", "other", "unreachable"]
 """What a name stands for. `other`: a pipe, a socket or a device. `unreachable`: a link that leads nowhere."""

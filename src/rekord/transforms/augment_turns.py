@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image as Pillow
 
-from rekord.codec.nested import Array
+from rekord.codec.columns import Array
 from rekord.transforms.moves import Size
 
 _BLOCK_PIXELS = 1 << 20

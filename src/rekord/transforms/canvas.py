@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from PIL import Image as Pillow
 
+from rekord.codec.columns import Array
 from rekord.codec.looking import Made
-from rekord.codec.nested import Array
 from rekord.codec.pixels import drafted, in_mode, opened
 from rekord.transforms.moves import Move, Size, places
 

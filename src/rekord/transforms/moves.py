@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from rekord.codec.nested import Array
+from rekord.codec.columns import Array
 from rekord.codec.pixels import nearest
 
 Size: TypeAlias = tuple[int, int]

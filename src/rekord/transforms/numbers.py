@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rekord.codec.nested import Array
+from rekord.codec.columns import Array
 from rekord.errors import error
 from rekord.location import Location
 from rekord.schema import Float32, Int64, Label, Schema

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rekord.codec.nested import Array
+from rekord.codec.columns import Array
 from rekord.codec.tensors import stored_tensor
 from rekord.codec.unfit import Unfit, described
 from rekord.errors import RekordError, error

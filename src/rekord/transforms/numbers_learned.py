@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rekord.codec.nested import Array
+from rekord.codec.columns import Array
 from rekord.errors import error
 from rekord.schema import Float32, Int64, Schema
 from rekord.transforms.base import Bound, Lesson, Row, Transform

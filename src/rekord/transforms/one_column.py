@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rekord.codec.nested import Array
+from rekord.codec.columns import Array
 from rekord.codec.number_rule import NumberRule
 from rekord.codec.numbers import stored_numbers
 from rekord.codec.strings import stored_string, stored_strings

@@ -10,9 +10,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 
 from rekord import _core
+from rekord.codec.columns import Array
 from rekord.codec.looking import FORMATS, MadeMask, Picture
 from rekord.codec.masks import Ids, same_size
-from rekord.codec.nested import Array
 from rekord.codec.pictures import stored_image, stored_mask
 from rekord.codec.pixels import mask_ids
 from rekord.codec.png import grey_png

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rekord.codec.nested import Array
+from rekord.codec.columns import Array
 from rekord.errors import RekordError
 from rekord.schema import Image
 from rekord.schema.refuse import refuse

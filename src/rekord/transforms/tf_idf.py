@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rekord.codec.nested import Array
+from rekord.codec.columns import Array
 from rekord.errors import error
 from rekord.location import Location
 from rekord.schema import Schema, Sparse

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import read_manifest
 from rekord.engines.conversion import Conversion
+from rekord.engines.job import RowFunction
 from rekord.engines.journal import Lock, exists, open_staging
 from rekord.engines.place import Aim, links_followed, look_at_out
 from rekord.engines.remake import NewShard, kept_shard
@@ -20,12 +21,12 @@ from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
 from rekord.location import Location
 from rekord.sources.base import is_parted
+from rekord.storage.files import PathLike
 from rekord.transforms.chain import Chain
 from rekord.transforms.recorded import from_recorded
 from rekord.verbs.edits import (
     Edit,
     Edited,
-    PathLike,
     Target,
     digest_of_words,
     editable,
@@ -38,10 +39,6 @@ from rekord.verbs.edits import (
 from rekord.verbs.prepare import prepare, run, run_aloud
 from rekord.verbs.remaking import Old, check_split, records_of, remake_plan
 from rekord.verbs.workplace import Workplace
-
-RowFunction: TypeAlias = (
-    "Callable[[Mapping[str, Any]], Mapping[str, Any] | Iterable[Mapping[str, Any]] | None]"
-)
 
 
 def append(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
-
-PathLike: TypeAlias = "str | os.PathLike[str]"
+from rekord.storage.files import PathLike
 
 
 def balance(

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rekord.codec.columns import Optional
-from rekord.codec.nested import Array
+from rekord.codec.columns import Array, Optional
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature, Float32, Int64, Label, Schema, Tensor

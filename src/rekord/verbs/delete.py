@@ -19,10 +19,10 @@ from rekord.engines.job import function_digest
 from rekord.engines.remake import Copied, NewShard
 from rekord.errors import RekordError, error
 from rekord.schema.refuse import shown
+from rekord.storage.files import PathLike
 from rekord.verbs.edits import (
     Edit,
     Edited,
-    PathLike,
     Target,
     digest_of_words,
     editable,

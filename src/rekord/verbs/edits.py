@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -24,14 +24,12 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.refuse import shown
 from rekord.storage.anywhere import ANYWHERE
-from rekord.storage.files import LOCAL, Storage
+from rekord.storage.files import LOCAL, PathLike, Storage
 from rekord.storage.remote import refuse_to_write
 from rekord.verbs.prepare import TFDS_VERSION, checked_out, shard_template, tfds_name, worker_count
 from rekord.verbs.remaking import Old, RemadeCompanions, check_apart, opened, remake_plan, run_remake
 from rekord.verbs.workplace import Swap, Workplace, check_own, manifest_digest
 from rekord.version import VERSION
-
-PathLike: TypeAlias = "str | os.PathLike[str]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from rekord.dataset.foreign_index import (
 )
 from rekord.dataset.index import index_file, index_path, offsets_file
 from rekord.dataset.manifest import MANIFEST, read_manifest
-from rekord.dataset.read import PathLike, record_files
+from rekord.dataset.read import record_files
 from rekord.dataset.shard_index import (
     ShardIndex,
     compression_of,
@@ -35,7 +35,7 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.refuse import shown
 from rekord.storage.anywhere import ANYWHERE
-from rekord.storage.files import read_error
+from rekord.storage.files import PathLike, read_error
 from rekord.storage.publish import publish
 
 Format: TypeAlias = Literal["rekord", "dali", "vahidk"]

@@ -25,7 +25,7 @@ from rekord.schema.labelmap import label_map_text
 from rekord.schema.refuse import near_miss, shown
 from rekord.sources.base import Facts, Source
 from rekord.sources.limited import Limited
-from rekord.storage.files import LOCAL, Storage
+from rekord.storage.files import LOCAL, PathLike, Storage
 from rekord.storage.remote import refuse_to_write
 from rekord.transforms.base import Transform
 from rekord.transforms.chain import as_chain
@@ -33,8 +33,6 @@ from rekord.transforms.companions import companions_of
 from rekord.verbs.choose import NOTHING_SAID, MaskOptions, as_source, layout_for
 from rekord.verbs.learn import Asked, learned
 from rekord.version import VERSION
-
-PathLike = str | os.PathLike[str]
 
 _UNITS = {"": 1, "B": 1}
 _UNITS |= {f"{letter}B": 1000 ** (i + 1) for i, letter in enumerate("KMGT")}

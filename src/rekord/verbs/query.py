@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
-from rekord.dataset.read import PathLike
 from rekord.errors import error
 from rekord.feeds.sql_answer import Answer
 from rekord.schema import RecordKind, Schema
+from rekord.storage.files import PathLike
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split

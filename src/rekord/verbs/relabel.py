@@ -22,12 +22,11 @@ from rekord.errors import RekordError, error, located
 from rekord.location import Location
 from rekord.schema import Label, Schema, Text
 from rekord.schema.refuse import shown
-from rekord.storage.files import LOCAL
+from rekord.storage.files import LOCAL, PathLike
 from rekord.verbs.delete import Where, Which, chosen_records, listed_splits
 from rekord.verbs.edits import (
     Edit,
     Edited,
-    PathLike,
     Target,
     digest_of_words,
     editable,

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from rekord.dataset.split import Split
     from rekord.transforms.base import Transform
 
-PathLike: TypeAlias = "str | os.PathLike[str]"
+from rekord.storage.files import PathLike
+
 Given: TypeAlias = "PathLike | Dataset | Split"
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
+from rekord.engines.job import RowFunction
 from rekord.schema import Schema
 
 if TYPE_CHECKING:
     from rekord.layouts.base import Layout
     from rekord.transforms.base import Transform
 
-PathLike: TypeAlias = "str | os.PathLike[str]"
-RowFunction: TypeAlias = (
-    "Callable[[Mapping[str, Any]], Mapping[str, Any] | Iterable[Mapping[str, Any]] | None]"
-)
+from rekord.storage.files import PathLike
 
 
 def write(

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from rekord.health.ailments.profile import MOST_KEYS, MOST_SAMPLES, Tally, packed, place_of
 from rekord.health.diagnosis import Place
-from rekord.health.keyed import KeyColumn, KeyedBatch, Kind
+from rekord.health.keyed import KeyColumn, KeyedBatch
+from rekord.schema.base import Kind
 
 HEIGHTS = ("height", "rows", "h")
 WIDTHS = ("width", "cols", "columns", "w")

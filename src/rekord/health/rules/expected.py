@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rekord.codec.plan import KINDS, slots_of
-from rekord.health.keyed import Kind
 from rekord.health.rules.limits import Limits, indices_of, limits_of
 from rekord.health.rules.once import named
 from rekord.schema import Boxes, Feature, Int64, Schema, Sparse
+from rekord.schema.base import Kind
 
 _KINDS: dict[int, Kind] = {number: name for name, number in KINDS.items()}  # type: ignore[misc]
 

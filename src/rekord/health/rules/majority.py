@@ -13,11 +13,12 @@ import numpy as np
 
 from rekord import _core
 from rekord._core import PictureFormat
-from rekord.health.keyed import KeyedBatch, Kind
+from rekord.health.keyed import KeyedBatch
 from rekord.health.rules.boxes import BoxKeys
 from rekord.health.rules.cells import Cells, Mask, there
 from rekord.health.rules.masks import MASK_KEY
 from rekord.health.rules.pictures import PictureKey
+from rekord.schema.base import Kind
 from rekord.schema.pictures import BOX_SIDES
 
 NEARLY_ALL = 0.95

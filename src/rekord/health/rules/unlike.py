@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rekord.health.finding import Finding
-from rekord.health.keyed import KeyColumn, KeyedBatch, Kind
+from rekord.health.keyed import KeyColumn, KeyedBatch
 from rekord.health.rule import Repeated
 from rekord.health.rules.cells import Cells, Mask, there
 from rekord.health.rules.majority import (
@@ -23,6 +23,7 @@ from rekord.health.rules.majority import (
 )
 from rekord.health.rules.once import Once, named, of_records
 from rekord.health.rules.words import LISTS
+from rekord.schema.base import Kind
 from rekord.schema.refuse import near_miss
 
 _MOST_COMPARED = 1000

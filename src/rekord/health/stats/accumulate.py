@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord.health.finding import Finding, Report
-from rekord.health.keyed import KeyColumn, KeyedBatch, Kind, StepColumn
+from rekord.health.keyed import KeyColumn, KeyedBatch, StepColumn
 from rekord.health.scan import scan_files
 from rekord.health.stats.distinct import Room
 from rekord.health.stats.numbers import Counted, Numbers
 from rekord.health.stats.strings import Strings
+from rekord.schema.base import Kind
 
 MOST_FEATURES = 10_000
 """Statistics are kept of so many keys; records whose keys are data, not names, may have any number of them."""

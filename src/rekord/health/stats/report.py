@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from rekord.health.finding import Finding, Report
-from rekord.health.keyed import Kind
 from rekord.health.stats.accumulate import Accumulator, Feature
 from rekord.health.stats.distinct import Distinct, Room
 from rekord.health.stats.numbers import Numbers, quantile_dict
 from rekord.health.stats.strings import Strings, shown
 from rekord.schema import Label, Schema
+from rekord.schema.base import Kind
 
 TOP_VALUES = 20
 MOST_CLASSES = 1000

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Sequence
 
-from rekord.dataset.read import PathLike
 from rekord.errors import RekordError, error
 from rekord.health.finding import Finding, Report
 from rekord.health.parts import parts_of
@@ -16,6 +15,7 @@ from rekord.health.stats.report import Stats, part_of
 from rekord.health.stats.skew import JS_THRESHOLD, LINF_THRESHOLD, compare_splits
 from rekord.location import Location
 from rekord.schema import Schema
+from rekord.storage.files import PathLike
 
 MOST_DAMAGE = 1000
 """So many findings are listed; the rest is counted."""
