@@ -8,6 +8,9 @@ from typing import Any, Protocol
 from rekord.health.finding import Finding, Severity
 from rekord.health.keyed import KeyedBatch
 
+ENOUGH_RECORDS = 20
+"""With fewer records, nothing is concluded that holds only because no record contradicts it."""
+
 EACH = 20
 """So many findings of one code, feature and file are told one by one; the rest are one finding with a count."""
 

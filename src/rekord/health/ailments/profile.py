@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rekord import _core
 from rekord.health.diagnosis import Place
 from rekord.health.keyed import KeyColumn, KeyedBatch
-from rekord.health.rules.majority import ENOUGH_RECORDS
+from rekord.health.rule import ENOUGH_RECORDS
 from rekord.schema.base import Kind
 
 MOST_PLACES = 3

@@ -18,12 +18,11 @@ from rekord.health.rules.boxes import BoxKeys
 from rekord.health.rules.cells import Cells, Mask, there
 from rekord.health.rules.masks import MASK_KEY
 from rekord.health.rules.pictures import PictureKey
+from rekord.health.rule import ENOUGH_RECORDS
 from rekord.schema.base import Kind
 from rekord.schema.pictures import BOX_SIDES
 
 NEARLY_ALL = 0.95
-ENOUGH_RECORDS = 20
-"""From fewer records nothing is concluded that holds only because no record contradicts it."""
 
 _ALIKE = 0.5
 _MOST_KEYS = 10_000

@@ -12,8 +12,8 @@ from rekord.health.finding import Finding
 from rekord.health.keyed import KeyColumn, KeyedBatch
 from rekord.health.rule import Repeated
 from rekord.health.rules.cells import Cells, Mask, there
+from rekord.health.rule import ENOUGH_RECORDS
 from rekord.health.rules.majority import (
-    ENOUGH_RECORDS,
     NEARLY_ALL,
     Learnt,
     Place,

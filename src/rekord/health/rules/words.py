@@ -10,7 +10,7 @@ import numpy as np
 from rekord.codec.remedies import other_key, other_kind
 from rekord.health.rules.cells import Cells
 from rekord.health.rules.expected import ExpectedColumn, ExpectedKey
-from rekord.health.rules.majority import ENOUGH_RECORDS
+from rekord.health.rule import ENOUGH_RECORDS
 from rekord.health.rules.once import named
 from rekord.health.rules.values import first_bad_item, tensor_bytes
 from rekord.schema import Bytes, Float32, Int64, Label, Tensor, Text
