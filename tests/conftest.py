@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, settings
 
 import rekord as rk
 from rekord.errors import RekordError
+from rekord.framing.frames import SLAB_BYTES, FrameReader
 from rekord.health.finding import Report
-from rekord.records.frame import SLAB_BYTES, FrameReader
-from rekord.storage.files import LOCAL, Storage
+from rekord.storage.local import LOCAL, Storage
 from rekord.testing import frames
 
 # No timing, no files outside tmp_path; a failure prints what reproduces it.

@@ -4,8 +4,6 @@ A name is imported when it is first used: `import rekord` loads next to nothing,
 interrupted from its start. Type checkers read the imports; at run time `_MODULES` says the same.
 """
 
-import sys as _sys
-
 from rekord.version import VERSION as _VERSION
 
 # Type checkers take a variable of this name for True; importing it from `typing` takes longer than this package.
@@ -15,10 +13,9 @@ if TYPE_CHECKING:
     from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
     from rekord.codec.decode import SequenceExample, decode
     from rekord.codec.encode import encode
-    from rekord.dataset.concat import concat
+    from rekord.dataset.combine import concat, mix
     from rekord.dataset.dataset import Dataset, open
     from rekord.dataset.infer import infer
-    from rekord.dataset.mix import mix
     from rekord.dataset.read import records
     from rekord.dataset.split import Split
     from rekord.dataset.writer import Writer
@@ -35,11 +32,11 @@ if TYPE_CHECKING:
         UsageError,
         WireError,
     )
-    from rekord.health.check import check
-    from rekord.health.diff import diff
-    from rekord.health.doctor import doctor
+    from rekord.health.check.run import check
+    from rekord.health.diff.run import diff
+    from rekord.health.doctor.run import doctor
     from rekord.health.finding import Finding, Report
-    from rekord.health.salvage import salvage
+    from rekord.health.salvage.run import salvage
     from rekord.health.stats.run import stats
     from rekord.location import Location
     from rekord.schema import (
@@ -58,15 +55,14 @@ if TYPE_CHECKING:
         compat,
     )
     from rekord.training.run import train
-    from rekord.verbs.append import append
-    from rekord.verbs.balance import balance
-    from rekord.verbs.delete import delete
-    from rekord.verbs.export import export
-    from rekord.verbs.folds import folds
+    from rekord.verbs.balance.balance import balance
+    from rekord.verbs.edit.append import append
+    from rekord.verbs.edit.delete import delete
+    from rekord.verbs.edit.relabel import relabel
+    from rekord.verbs.export.export import export
     from rekord.verbs.query import query
-    from rekord.verbs.relabel import relabel
-    from rekord.verbs.resplit import resplit
-    from rekord.verbs.rewrite import rewrite
+    from rekord.verbs.rewrite.rewrite import rewrite
+    from rekord.verbs.split import folds, resplit
     from rekord.verbs.write import write
 
 __version__ = _VERSION
@@ -140,33 +136,31 @@ _MODULES = {
     "rekord.codec.columns": "Optional Ragged SparseColumn Strings",
     "rekord.codec.decode": "SequenceExample decode",
     "rekord.codec.encode": "encode",
-    "rekord.dataset.concat": "concat",
+    "rekord.dataset.combine": "concat mix",
     "rekord.dataset.dataset": "Dataset open",
     "rekord.dataset.infer": "infer",
-    "rekord.dataset.mix": "mix",
     "rekord.dataset.read": "records",
     "rekord.dataset.split": "Split",
     "rekord.dataset.writer": "Writer",
     "rekord.errors": "CompressionError DataError DatasetError DecodeError EncodeError FormatError FrameError "
     "RekordError SchemaError UsageError WireError",
-    "rekord.health.check": "check",
-    "rekord.health.diff": "diff",
-    "rekord.health.doctor": "doctor",
+    "rekord.health.check.run": "check",
+    "rekord.health.diff.run": "diff",
+    "rekord.health.doctor.run": "doctor",
     "rekord.health.finding": "Finding Report",
-    "rekord.health.salvage": "salvage",
+    "rekord.health.salvage.run": "salvage",
     "rekord.health.stats.run": "stats",
     "rekord.location": "Location",
     "rekord.schema": "Boxes Bytes Float32 Image Int64 Label Mask Payload Schema Sparse Tensor Text compat",
     "rekord.training.run": "train",
-    "rekord.verbs.append": "append",
-    "rekord.verbs.balance": "balance",
-    "rekord.verbs.delete": "delete",
-    "rekord.verbs.export": "export",
-    "rekord.verbs.folds": "folds",
+    "rekord.verbs.balance.balance": "balance",
+    "rekord.verbs.edit.append": "append",
+    "rekord.verbs.edit.delete": "delete",
+    "rekord.verbs.edit.relabel": "relabel",
+    "rekord.verbs.export.export": "export",
     "rekord.verbs.query": "query",
-    "rekord.verbs.relabel": "relabel",
-    "rekord.verbs.resplit": "resplit",
-    "rekord.verbs.rewrite": "rewrite",
+    "rekord.verbs.rewrite.rewrite": "rewrite",
+    "rekord.verbs.split": "folds resplit",
     "rekord.verbs.write": "write",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -188,13 +182,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-class _Package(type(_sys)):  # type: ignore[misc]
-    """This module. `records` stays the function when the package `rekord.records` is imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name != "records" or not isinstance(value, type(_sys)):
-            super().__setattr__(name, value)
-
-
-_sys.modules[__name__].__class__ = _Package
 del TYPE_CHECKING

@@ -32,7 +32,7 @@ def test_an_import_that_goes_up_is_found(tmp_path):
     strict.write_text("".join(kept))
     result = lint(strict, ROOT)
     assert result.returncode == 1
-    assert "rekord.dataset.split -> rekord.feeds.arrow" in result.stdout
+    assert "rekord.dataset.split -> rekord.feeds.dataframes" in result.stdout
 
 
 def test_only_the_core_is_imported_from_the_package_itself():
@@ -67,7 +67,7 @@ def test_only_the_pandas_feed_and_source_need_pandas():
     needs = re.compile(r"^\s*(import pandas|from pandas)|\.to_pandas\(|\.to_pandas_dtype\(", re.MULTILINE)
     source = ROOT / "src" / "rekord"
     found = {str(path.relative_to(source)) for path in source.rglob("*.py") if needs.search(path.read_text())}
-    assert found == {"feeds/pandas.py"}
+    assert found == {"feeds/dataframes.py"}
 
 
 def test_every_folder_of_tests_is_run_by_some_command():

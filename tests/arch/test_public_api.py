@@ -88,8 +88,13 @@ def test_type_checkers_see_the_imports_that_happen_at_run_time() -> None:
 
 
 def test_records_is_the_function_whatever_was_imported_first() -> None:
-    program = "import rekord.records.frame; import rekord; print(rekord.records.__module__)"
+    """No package has the name of a public function: importing its modules would replace the function."""
+    program = (
+        "import rekord.framing.frames, rekord.dataset.read; import rekord; print(rekord.records.__module__)"
+    )
     assert printed(program) == ["rekord.dataset.read"]
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert packages & set(rekord.__all__) == {"layouts", "sources", "transforms"}
 
 
 def test_a_name_is_one_object_however_it_is_imported() -> None:

@@ -14,8 +14,15 @@ from interrupted import DEATHS, ERRORS
 
 from rekord.errors import DatasetError
 from rekord.testing import Crash, Fault, FaultyStorage
-from rekord.testing.conversions import converted, cut_small, never_wait_for_disks, strays
-from rekord.testing.sources import NumberedFiles, numbered_lines, tree
+from rekord.testing.datasets import (
+    NumberedFiles,
+    converted,
+    cut_small,
+    never_wait_for_disks,
+    numbered_lines,
+    strays,
+    tree,
+)
 
 RATIOS = {"train": 0.6, "val": 0.4}
 JOBS: dict[str, dict[str, Any]] = {

@@ -15,16 +15,15 @@ import pytest
 
 import rekord as rk
 from rekord.errors import RekordError
-from rekord.testing.conversions import converted, cut_small, strays
-from rekord.testing.sources import NumberedFiles, numbered_lines, tree
+from rekord.testing.datasets import NumberedFiles, converted, cut_small, numbered_lines, strays, tree
 
 # No main guard, on purpose. The process stops at its n-th rename and says so; a worker beside it goes on.
 SCRIPT = """
 import os, sys, time
 import rekord as rk
-from rekord.engines import convert
-from rekord.storage.files import LocalStorage
-from rekord.testing.sources import NumberedFiles
+from rekord.conversion import convert
+from rekord.storage.local import LocalStorage
+from rekord.testing.datasets import NumberedFiles
 
 root, out, workers, stop_at = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 convert.PART_BYTES = 300

@@ -17,14 +17,13 @@ import pytest
 
 import rekord as rk
 from rekord.errors import DatasetError
-from rekord.storage.files import LOCAL, Storage
+from rekord.storage.local import LOCAL, Storage
 from rekord.testing import Crash, Fault, FaultyStorage
-from rekord.testing.conversions import never_wait_for_disks
-from rekord.testing.sources import tree
-from rekord.verbs.append import appended
-from rekord.verbs.delete import deleted
-from rekord.verbs.edits import Edited, Target
-from rekord.verbs.relabel import relabelled
+from rekord.testing.datasets import never_wait_for_disks, tree
+from rekord.verbs.edit.append import appended
+from rekord.verbs.edit.common import Edited, Target
+from rekord.verbs.edit.delete import deleted
+from rekord.verbs.edit.relabel import relabelled
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(), "label": rk.Label(["cat", "dog", "cow"])})
 ROWS = [{"x": i, "text": f"row {i}", "label": i // 4} for i in range(12)]
@@ -200,9 +199,9 @@ def test_the_same_append_twice_in_place_appends_twice(tmp_path: Path) -> None:
 
 SCRIPT = """
 import sys, time
-from rekord.storage.files import LocalStorage
-from rekord.verbs.delete import deleted
-from rekord.verbs.edits import Target
+from rekord.storage.local import LocalStorage
+from rekord.verbs.edit.delete import deleted
+from rekord.verbs.edit.common import Target
 
 path, out, verb, stop_at = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 seen = []

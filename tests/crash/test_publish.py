@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rekord.errors import DatasetError
-from rekord.storage.files import LOCAL
+from rekord.storage.local import LOCAL
 from rekord.storage.publish import STAGED_PREFIX, publish
 from rekord.testing import Crash, Fault, FaultyStorage
 

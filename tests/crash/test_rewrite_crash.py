@@ -17,11 +17,9 @@ from interrupted import DEATHS, ERRORS
 import rekord as rk
 from rekord.errors import DatasetError
 from rekord.testing import Crash, Fault, FaultyStorage
-from rekord.testing.conversions import cut_small, never_wait_for_disks, strays
-from rekord.testing.sources import tree
-from rekord.verbs.resplitting import prepare_resplit
-from rekord.verbs.rewrite_asked import Asked
-from rekord.verbs.rewriting import prepare_rewrite
+from rekord.testing.datasets import cut_small, never_wait_for_disks, strays, tree
+from rekord.verbs.rewrite.rewrite import Asked, prepare_rewrite
+from rekord.verbs.split import prepare_resplit
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "name": rk.Text(), "label": rk.Label(3)})
 REWRITES: dict[str, dict[str, Any]] = {
@@ -108,7 +106,7 @@ def test_finished_shards_are_not_copied_again(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_second_run_to_the_same_place_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
-    from rekord.engines.journal import Lock
+    from rekord.conversion.staging import Lock
 
     place = Place(tmp_path, "copied")
     out = place.new()

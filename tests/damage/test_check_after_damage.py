@@ -9,7 +9,7 @@ import pytest
 
 import rekord as rk
 from rekord import _core
-from rekord.records.frame import SLAB_BYTES
+from rekord.framing.frames import SLAB_BYTES
 from rekord.testing import (
     claim_length,
     corrupt_length,

@@ -17,8 +17,8 @@ import rekord as rk
 from rekord.dataset import compact_manifest, shard_index
 from rekord.dataset import index as index_module
 from rekord.dataset.index import index_path
-from rekord.testing.conversions import never_wait_for_disks
-from rekord.verbs.delete import delete
+from rekord.testing.datasets import never_wait_for_disks
+from rekord.verbs.edit.delete import delete
 
 SCHEMA = rk.Schema({"label": rk.Label(3), "n": rk.Int64(), "text": rk.Text()})
 ROWS = [{"label": i % 3, "n": i, "text": f"row {i}"} for i in range(12)]

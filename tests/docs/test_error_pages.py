@@ -20,7 +20,7 @@ import typer
 import rekord as rk
 from rekord.cli.main import app, run
 from rekord.codes import CODES
-from rekord.storage.files import read_error, write_error
+from rekord.storage.local import read_error, write_error
 from rekord.testing import damage, wire
 
 ROOT = Path(__file__).parents[2]

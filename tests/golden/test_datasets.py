@@ -14,7 +14,7 @@ import pytest
 import rekord as rk
 from rekord.dataset import compact_manifest, shard_index
 from rekord.dataset.manifest import read_manifest
-from rekord.verbs.delete import delete
+from rekord.verbs.edit.delete import delete
 
 FILES = Path(__file__).parent / "files"
 DIGESTS = {

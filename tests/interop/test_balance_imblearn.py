@@ -19,11 +19,10 @@ from imblearn.utils import check_sampling_strategy
 import rekord as rk
 from rekord.cli.main import run
 from rekord.testing import Crash, FaultyStorage
-from rekord.testing.conversions import never_wait_for_disks
-from rekord.testing.sources import tree
-from rekord.verbs import balance_smote
-from rekord.verbs.balance_prepare import Asked, prepare_balance
-from rekord.verbs.balance_targets import WORDS, Classes, targets
+from rekord.testing.datasets import never_wait_for_disks, tree
+from rekord.verbs.balance import synthesis
+from rekord.verbs.balance.balance import Asked, prepare_balance
+from rekord.verbs.balance.sampling import WORDS, Classes, targets
 
 COUNTS = st.lists(st.integers(1, 40), min_size=1, max_size=5)
 SCHEMA = rk.Schema(
@@ -290,7 +289,7 @@ def test_numbers_with_nothing_finite_between_them_are_refused(tmp_path):
 
 
 def test_more_than_memory_holds_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(balance_smote, "_MOST_BYTES", 5000)
+    monkeypatch.setattr(synthesis, "_MOST_BYTES", 5000)
     with pytest.raises(rk.UsageError) as caught:
         smote(written(tmp_path, rows_of([40, 12, 7])), tmp_path / "out")
     assert (caught.value.code, caught.value.found) == ("U643", "8.6 kB: 120 records of 9 numbers")

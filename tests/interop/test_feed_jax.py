@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.feeds.tensors import MaskedTensors, RaggedTensors, SparseTensors
+from rekord.feeds.feed import MaskedTensors, RaggedTensors, SparseTensors
 from rekord.testing import damage
 
 ROWS = 103

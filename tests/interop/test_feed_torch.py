@@ -16,9 +16,9 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler
 
 import rekord as rk
-from rekord.feeds.tensors import MaskedTensors, RaggedTensors, SparseTensors
-from rekord.feeds.torch import tensor, tensors
-from rekord.feeds.torch_places import MOST_WORKERS, Places
+from rekord.feeds.feed import MaskedTensors, RaggedTensors, SparseTensors
+from rekord.feeds.torch.cursor import MOST_WORKERS, Places
+from rekord.feeds.torch.loader import tensor, tensors
 
 ROWS = 103
 SCHEMA = rk.Schema(

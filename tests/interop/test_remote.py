@@ -19,9 +19,8 @@ from moto.server import ThreadedMotoServer
 
 import rekord as rk
 from rekord.cli.main import run
-from rekord.storage.anywhere import ANYWHERE, REMOTE
-from rekord.storage.read_ahead import FIRST_BYTES
-from rekord.storage.remote import is_remote
+from rekord.storage.remote import FIRST_BYTES, is_remote
+from rekord.storage.router import ANYWHERE, REMOTE
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 SCHEMA = rk.Schema(

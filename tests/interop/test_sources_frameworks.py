@@ -17,8 +17,7 @@ from PIL import Image as Pillow
 import rekord as rk
 from rekord.errors import RekordError
 from rekord.sources.base import Columns, Row, is_parted
-from rekord.sources.frameworks import framework_of, tf_data, torch_dataset
-from rekord.sources.huggingface import huggingface
+from rekord.sources.frameworks import framework_of, huggingface, tf_data, torch_dataset
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -8,7 +8,7 @@ from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
 import rekord as rk
-from rekord.health.stats.metadata import to_binary
+from rekord.health.stats.tfx import to_binary
 from rekord.testing import example_bytes, frames, sequence_bytes
 
 RNG = np.random.default_rng(2)

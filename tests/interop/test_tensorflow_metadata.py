@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from rekord.schema import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Schema, Sparse, Tensor, Text
-from rekord.schema.textproto import parse, printed
+from rekord.schema.interop.textproto import parse, printed
 from rekord.testing.strategies import schemas
 
 

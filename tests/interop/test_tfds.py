@@ -14,8 +14,7 @@ from PIL import Image as Pillow
 
 import rekord as rk
 from rekord.layouts.tfds import shard_name, tfds_files
-from rekord.schema.tfds import features_from_schema, read_tfds_folder
-from rekord.schema.tfds_features import schema_from_features
+from rekord.schema.interop.tfds import features_from_schema, read_tfds_folder, schema_from_features
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.training.learner import Learner
+from rekord.training.loop import Watch
+from rekord.training.model import Learner
 from rekord.training.result import Trained
-from rekord.training.watch import Watch
 
 NUMBERS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01}
 STEPS = 18  # of 280 records by 16
@@ -26,7 +26,7 @@ STEPS = 18  # of 280 records by 16
 SCRIPT = """
 import json, sys
 import rekord as rk
-from rekord.training.watch import Watch
+from rekord.training.loop import Watch
 
 class Stop(Watch):
     def step(self, epoch, step, loss, score):

@@ -10,8 +10,8 @@ import pytest
 
 import rekord as rk
 from rekord.cli.demo_data import draw_objects, draw_scenes
+from rekord.training.loop import Watch
 from rekord.training.result import Trained
-from rekord.training.watch import Watch
 
 SIGNS: dict[str, Any] = {"epochs": 6}
 SCENES: dict[str, Any] = {"epochs": 3, "batch_size": 8, "image_size": (64, 64)}

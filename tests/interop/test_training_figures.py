@@ -14,15 +14,13 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.training import checkpoint, scores
-from rekord.training.encoder import Encoder, Step
-from rekord.training.learner import Learner
-from rekord.training.models import build
-from rekord.training.picture_parts import Picture
+from rekord.training import checkpoint, result
+from rekord.training.inputs import Encoder, Picture, Step
+from rekord.training.loop import Watch
+from rekord.training.model import Learner, build
+from rekord.training.result import Totals
+from rekord.training.statistics import class_weights_of
 from rekord.training.task import Input, Task
-from rekord.training.totals import Totals
-from rekord.training.watch import Watch
-from rekord.training.weights import class_weights_of
 
 RNG = np.random.default_rng(0)
 CLASSES = 4
@@ -43,7 +41,7 @@ def test_the_loss_of_validation_is_that_of_training(ignored: float, weights: Any
     logits = (30 * RNG.normal(size=(2, 8, 8, CLASSES))).astype(np.float32)  # sure of itself, and often wrong
     keras_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=255)
     weighed = None if weights is None else weights[np.minimum(true, CLASSES - 1)]
-    loss, count = scores.cross_entropy(logits, true, ignore=255, weights=weights)
+    loss, count = result.cross_entropy(logits, true, ignore=255, weights=weights)
     assert count == int((true != 255).sum())
     assert loss / max(count, 1) == pytest.approx(float(keras_loss(true, logits, weighed)), rel=1e-5)
 
@@ -67,9 +65,9 @@ def test_the_mean_over_classes_is_that_of_keras(ignore: int | None) -> None:
     said = RNG.choice([0, 1], true.shape)
     metric = keras.metrics.MeanIoU(CLASSES, ignore_class=ignore)
     metric.update_state(true, said)
-    matrix = scores.counted(true, said, CLASSES, ignore=ignore)
-    assert scores.mean_iou(matrix) == pytest.approx(float(metric.result()), abs=1e-6)
-    assert scores.mean_of_ious(*scores.tallied(true, said, CLASSES, ignore=ignore)) == scores.mean_iou(matrix)
+    matrix = result.counted(true, said, CLASSES, ignore=ignore)
+    assert result.mean_iou(matrix) == pytest.approx(float(metric.result()), abs=1e-6)
+    assert result.mean_of_ious(*result.tallied(true, said, CLASSES, ignore=ignore)) == result.mean_iou(matrix)
 
 
 def test_pictures_of_an_odd_size_are_halved_too() -> None:

@@ -110,7 +110,7 @@ def test_vocabularies_are_those_of_text_vectorization(tmp_path, keras):
 def test_vectors_are_those_of_the_tfidf_vectorizer(tmp_path, with_):
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    from rekord.transforms.words import splitting
+    from rekord.transforms.vocabularies import splitting
 
     dataset = rk.write(
         [{"text": text} for text in TEXTS],
@@ -163,7 +163,7 @@ def test_tfidf_is_fed_to_tensorflow_as_a_sparse_tensor(tmp_path):
 def test_counts_of_hashed_words_are_those_that_are_counted(tmp_path):
     from sklearn.feature_extraction.text import CountVectorizer
 
-    from rekord.transforms.words import splitting
+    from rekord.transforms.vocabularies import splitting
 
     split = splitting("words", True)
     bound = t.hash_words("x", 2**30).bind(rk.Schema({"x": rk.Text()}))

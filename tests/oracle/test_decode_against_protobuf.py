@@ -29,8 +29,8 @@ from rekord.testing import (
     unknown,
     varint,
 )
+from rekord.testing.strategies import examples, ints, mutated, raw_entry, sequences
 from rekord.testing.wire import EGROUP, SGROUP
-from rekord.testing.wire_strategies import examples, ints, mutated, raw_entry, sequences
 
 WIRES = (0, 1, 2, 3, 5)
 

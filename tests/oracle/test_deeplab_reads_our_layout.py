@@ -13,9 +13,8 @@ from PIL import Image
 import rekord as rk
 from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
-from rekord.sources.images import image_folder
-from rekord.sources.segmentation import segmentation
-from rekord.sources.voc_segmentation import voc_segmentation
+from rekord.sources.image_folder import image_folder
+from rekord.sources.segmentation import segmentation, voc_segmentation
 
 RANDOM = np.random.default_rng(7)
 

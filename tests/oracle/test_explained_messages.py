@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rekord.health.tf_messages import explained
+from rekord.health.tensorflow.messages import explained
 from rekord.testing import (
     corrupt_length,
     corrupt_payload,
@@ -24,8 +24,8 @@ from rekord.testing import (
     frames,
     sequence_example,
 )
+from rekord.testing.strategies import ints
 from rekord.testing.wire import bytes_list, feature, float_list
-from rekord.testing.wire_strategies import ints
 
 TEXT = feature(("bytes", bytes_list([b"cat"])))
 TEXTS = feature(("bytes", bytes_list([b"cat", b"dog"])))

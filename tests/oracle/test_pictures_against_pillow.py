@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from rekord.codec.looking import look_at_image
-from rekord.codec.masks import look_at_mask
+from rekord.codec.images.inspect import look_at_image
+from rekord.codec.images.store import look_at_mask
 
 SEED = 20260101
 MODES = {

@@ -15,10 +15,16 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import rekord as rk
-from rekord.health.tf_parse import predicted_error, predicted_payload_error, predicted_record_error
-from rekord.health.tf_sequence import predicted_sequence_error
-from rekord.health.tf_stages import decode_image_error, decode_raw_error, reshape_error
-from rekord.schema.spec import (
+from rekord.health.tensorflow.parse_errors import (
+    decode_image_error,
+    decode_raw_error,
+    predicted_error,
+    predicted_payload_error,
+    predicted_record_error,
+    predicted_sequence_error,
+    reshape_error,
+)
+from rekord.schema.interop.tf_spec import (
     DTYPES,
     FixedLen,
     FixedLenSequence,
@@ -44,7 +50,7 @@ from rekord.testing import (
     sequence_example,
     unknown,
 )
-from rekord.testing.wire_strategies import examples, ints, raw_entry
+from rekord.testing.strategies import examples, ints, raw_entry
 
 BEGIN = re.compile(r"^\{\{function_node .*?\}\} ", re.DOTALL)
 END = re.compile(r" \[Op:\w+\]( name: .*)?$", re.DOTALL)

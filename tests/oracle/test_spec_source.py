@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 
 from rekord.errors import SchemaError
 from rekord.schema import Schema
-from rekord.schema.spec import (
+from rekord.schema.interop.tf_spec import (
     FixedLen,
     FixedLenSequence,
     Partition,
@@ -16,10 +16,10 @@ from rekord.schema.spec import (
     SequenceSpec,
     SparseSpec,
     VarLen,
+    spec_from_tf,
     spec_of_schema,
     to_source,
 )
-from rekord.schema.tfspec import spec_from_tf
 from rekord.testing.strategies import schemas
 
 SPEC = {

@@ -26,8 +26,8 @@ from rekord.testing import (
     unknown,
     varint,
 )
+from rekord.testing.strategies import examples, ints, raw_entry, sequences
 from rekord.testing.wire import LEN
-from rekord.testing.wire_strategies import examples, ints, raw_entry, sequences
 
 WIRES = (0, 1, 2, 3, 5)
 KEYS = ("a", "b", "")

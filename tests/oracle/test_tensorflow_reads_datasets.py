@@ -12,7 +12,7 @@ import pytest
 
 import rekord as rk
 from rekord.schema import Bytes, Float32, Int64, Label, Schema, Text
-from rekord.testing.conversions import converted, cut_small
+from rekord.testing.datasets import converted, cut_small
 
 SCHEMA = Schema(
     {

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rekord.codec.batch import encode_columns
-from rekord.codec.encode import encode
+from rekord.codec.encode import encode, stored
+from rekord.codec.encode_columns import encode_columns
 from rekord.codec.plan import slots_of
-from rekord.codec.rows import stored
 from rekord.dataset.writer import Writer
 from rekord.errors import SchemaError
 from rekord.schema import (
@@ -33,8 +32,7 @@ from rekord.schema import (
     Text,
 )
 from rekord.testing import frames
-from rekord.testing.row_strategies import rows
-from rekord.testing.strategies import schemas
+from rekord.testing.strategies import rows, schemas
 
 KINDS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
 

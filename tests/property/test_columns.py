@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rekord as rk
-from rekord.records import slabs
-from rekord.schema.base import Feature
-from rekord.schema.dtypes import INTEGERS, dtype_name, integer_bounds
+from rekord.framing import frames as frame_reading
+from rekord.schema.base import INTEGERS, Feature, dtype_name, integer_bounds
 from rekord.testing import frames, strategies, wire
 
 MOST_RECORDS = 12
@@ -364,7 +363,7 @@ def test_the_ends_of_slabs_and_reads_fall_anywhere(data, tmp_path) -> None:
     folder = _written(tmp_path, [payload(one, schema) for one in records], [], data.draw(st.booleans()))
     with pytest.MonkeyPatch.context() as patch:
         # No slab is smaller than a page; what is read at once may be.
-        patch.setattr(slabs, "SLAB_BYTES", data.draw(st.sampled_from([13, 64, 1000, 4096, 10_000])))
+        patch.setattr(frame_reading, "SLAB_BYTES", data.draw(st.sampled_from([13, 64, 1000, 4096, 10_000])))
         threads, prefetch = data.draw(st.sampled_from([(1, 0), (2, 2)]))
         batches = list(rk.open(folder, schema=schema).batches(3, threads=threads, prefetch=prefetch))
     assert _rows(batches) == _expected(records)

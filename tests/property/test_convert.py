@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import rekord as rk
 from rekord.testing import Crash, FaultyStorage
-from rekord.testing.conversions import converted, cut_small, never_wait_for_disks, strays
-from rekord.testing.sources import NumberedFiles, tree
+from rekord.testing.datasets import NumberedFiles, converted, cut_small, never_wait_for_disks, strays, tree
 
 LINE = st.builds(
     lambda label, text: f"{label} {text}",

@@ -11,11 +11,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import rekord as rk
-from rekord.codec.batch import encode_columns
+from rekord.codec.encode_columns import encode_columns
 from rekord.sources.base import Columns
-from rekord.sources.json_bytes import with_bytes
-from rekord.testing.row_strategies import rows
-from rekord.testing.strategies import schemas
+from rekord.sources.jsonl import with_bytes
+from rekord.testing.strategies import rows, schemas
 
 
 @st.composite

@@ -15,15 +15,15 @@ from rekord.codec.decode import new_batch
 from rekord.codec.plan import compile_plan
 from rekord.dataset.infer import infer
 from rekord.schema import Schema
-from rekord.testing import wire_strategies
+from rekord.testing import strategies
 
 PutFile = Callable[..., Path]
 Kind = Literal["example", "sequence"]
 
 # (kind, payloads)
 records = st.one_of(
-    st.tuples(st.just("example"), st.lists(wire_strategies.examples(), min_size=1, max_size=4)),
-    st.tuples(st.just("sequence"), st.lists(wire_strategies.sequences(), min_size=1, max_size=4)),
+    st.tuples(st.just("example"), st.lists(strategies.examples(), min_size=1, max_size=4)),
+    st.tuples(st.just("sequence"), st.lists(strategies.sequences(), min_size=1, max_size=4)),
 )
 
 

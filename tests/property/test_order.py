@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekord.dataset.order import Order
-from rekord.dataset.steps import Steps
+from rekord.dataset.order import Order, Steps
 
 SIZES = st.integers(0, 400)
 ORDERS = st.builds(

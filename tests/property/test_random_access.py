@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import rekord as rk
 from rekord.dataset import shard_index
-from rekord.records import compress
+from rekord.framing import deflate
 
 SCHEMA = rk.Schema({"id": rk.Int64(), "blob": rk.Bytes()})
 SIZES = st.lists(st.one_of(st.integers(0, 60), st.integers(0, 3000)), min_size=1, max_size=60)
@@ -22,7 +22,7 @@ SIZES = st.lists(st.one_of(st.integers(0, 60), st.integers(0, 3000)), min_size=1
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
     # Blocks of a few records, so that short shards have many.
-    monkeypatch.setattr(compress, "FLUSH_BYTES", 2000)
+    monkeypatch.setattr(deflate, "FLUSH_BYTES", 2000)
     monkeypatch.setattr(shard_index, "FLUSH_BYTES", 2000)
 
 
@@ -43,7 +43,7 @@ def test_any_records_are_the_rows_of_those_numbers(
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "data"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(compress, "FLUSH_BYTES", 2000)
+            patch.setattr(deflate, "FLUSH_BYTES", 2000)
             rk.write(
                 rows, out, schema=SCHEMA, compression=compression, shards=shards, workers=1, progress=False
             )

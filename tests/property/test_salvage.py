@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rekord as rk
-from rekord.health.salvage import salvage
-from rekord.records import compress
-from rekord.records.compress import FlushPoint, frame_sink
+from rekord.framing import deflate
+from rekord.framing.deflate import FlushPoint, frame_sink
+from rekord.health.salvage.run import salvage
 from rekord.testing import frame, frame_offsets, frames, masked_crc32c
 
 Byte = tuple[int, int | None]
@@ -132,7 +132,7 @@ def deflated(payloads: Sequence[bytes], compression: str) -> tuple[bytes, list[F
 
 @pytest.fixture
 def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compress, "FLUSH_BYTES", 1000)
+    monkeypatch.setattr(deflate, "FLUSH_BYTES", 1000)
 
 
 # A reference in the compressed data reaches back for 258 bytes at the most: damaged, it can repeat a frame that is

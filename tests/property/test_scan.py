@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import rekord as rk
 from rekord.health import scan
 from rekord.health.finding import Finding, Report
-from rekord.health.keyed import KeyColumn, KeyedBatch
+from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.testing import (
     bytes_list,
     entry,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rekord.errors import SchemaError
 from rekord.schema import Schema, compat
-from rekord.schema.textproto import parse, printed
+from rekord.schema.interop.textproto import parse, printed
 from rekord.testing.strategies import names, schemas
 
 JSON = st.recursive(

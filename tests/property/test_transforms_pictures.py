@@ -12,8 +12,8 @@ from PIL import Image
 
 import rekord as rk
 from rekord.transforms import chain, crop, resize
-from rekord.transforms.canvas import FILTERS
-from rekord.transforms.sizes import FITS
+from rekord.transforms.image_row import FILTERS
+from rekord.transforms.images import FITS
 
 SCHEMA = rk.Schema({"image": rk.Image(), "mask": rk.Mask(classes=200, ignore=255), "boxes": rk.Boxes()})
 SIDES = st.integers(1, 40)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.testing.sources import Generated, PeakMemory
+from rekord.testing.datasets import Generated, PeakMemory
 
 SOAK_BYTES = int(float(os.environ.get("REKORD_SOAK_GB", "20")) * 10**9)
 ROW_BYTES = 100_000

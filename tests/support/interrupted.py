@@ -13,8 +13,7 @@ import pytest
 
 from rekord.errors import DatasetError
 from rekord.testing import Crash, Fault, FaultyStorage
-from rekord.testing.conversions import strays
-from rekord.testing.sources import tree
+from rekord.testing.datasets import strays, tree
 
 DEATHS: list[Fault] = ["crash", "short write then crash", "power loss"]
 ERRORS: dict[Fault, int] = {"enospc": errno.ENOSPC, "eio": errno.EIO}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from lifetimes import ended
 
-from rekord.health.ahead import Ahead
+from rekord.health.scan import Ahead
 
 pytestmark = pytest.mark.concurrency
 

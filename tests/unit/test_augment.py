@@ -11,8 +11,15 @@ import pytest
 from PIL import Image as Pillow
 
 import rekord as rk
-from rekord.transforms.augment import augmentation, checked_augmentations, roll_of
-from rekord.transforms.augment_turns import Turn, TurnedFrame, turned_ids, turned_image
+from rekord.transforms.augment import (
+    Turn,
+    TurnedFrame,
+    augmentation,
+    checked_augmentations,
+    roll_of,
+    turned_ids,
+    turned_image,
+)
 
 SCHEMA = rk.Schema(
     {

@@ -17,10 +17,8 @@ from rekord.cli.balance import strategy_of
 from rekord.cli.main import run
 from rekord.dataset.manifest import read_manifest
 from rekord.testing import Crash, FaultyStorage
-from rekord.testing.conversions import never_wait_for_disks, strays
-from rekord.testing.manifests import edit_manifest
-from rekord.testing.sources import tree
-from rekord.verbs.balance_prepare import Asked, prepare_balance
+from rekord.testing.datasets import edit_manifest, never_wait_for_disks, strays, tree
+from rekord.verbs.balance.balance import Asked, prepare_balance
 
 NAMES = ["cat", "dog", "owl"]
 SCHEMA = rk.Schema({"label": rk.Label(NAMES), "n": rk.Int64(), "text": rk.Text()})

@@ -17,9 +17,8 @@ from rekord.cli.main import run
 from rekord.dataset.manifest import read_manifest
 from rekord.dataset.shard_index import shard_index
 from rekord.testing import Crash, FaultyStorage
-from rekord.testing.conversions import never_wait_for_disks, strays
-from rekord.testing.sources import tree
-from rekord.verbs.balance_prepare import Asked, prepare_balance
+from rekord.testing.datasets import never_wait_for_disks, strays, tree
+from rekord.verbs.balance.balance import Asked, prepare_balance
 
 SCHEMA = rk.Schema(
     {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rekord.cli.main import run
 from rekord.transforms.augment import AUGMENTATIONS
-from rekord.verbs.balance_prepare import METHODS
-from rekord.verbs.balance_targets import WORDS
+from rekord.verbs.balance.balance import METHODS
+from rekord.verbs.balance.sampling import WORDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reference" / "balancing.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.dataset.by_class import ByClass
+from rekord.dataset.balanced import ByClass
 from rekord.testing import example_bytes, frames
 
 NAMES = ["cat", "dog", "owl"]

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import rekord as rk
-from rekord.codec.decoding_pictures import DecodedPictures
+from rekord.codec.images.decode import DecodedPictures
 from rekord.testing import example_bytes, frame_offsets, frames
 
 HOW = [

@@ -28,8 +28,8 @@ from rekord.testing import (
     tag,
     unknown,
 )
+from rekord.testing.strategies import ints
 from rekord.testing.wire import I64
-from rekord.testing.wire_strategies import ints
 
 PutFile = Callable[..., Path]
 
@@ -256,22 +256,22 @@ def test_a_missing_path_is_an_error_and_not_a_finding(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_a_finding_among_others(
     put_file: PutFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rekord.storage import files
+    from rekord.storage import local
     from rekord.testing import FaultyStorage
 
     put_file(frames([EXAMPLE]), "a.tfrecord")
     broken = put_file(frames([EXAMPLE]), "b.tfrecord")
-    real = files.LocalStorage.open_read
+    real = local.LocalStorage.open_read
 
-    class RealStorage(files.LocalStorage):
+    class RealStorage(local.LocalStorage):
         open_read = real
 
-    def open_read(self: files.LocalStorage, path: str) -> files.Readable:
+    def open_read(self: local.LocalStorage, path: str) -> local.Readable:
         if path != str(broken):
             return real(self, path)
         return FaultyStorage(RealStorage(), fail_read_at=1).open_read(path)
 
-    monkeypatch.setattr(files.LocalStorage, "open_read", open_read)
+    monkeypatch.setattr(local.LocalStorage, "open_read", open_read)
     report = rk.check(tmp_path)
     assert [(f.code, f.severity, f.path) for f in report.findings] == [("X503", "error", str(broken))]
     assert (report.files, report.records) == (2, 1)

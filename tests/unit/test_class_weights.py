@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import rekord as rk
-from rekord.dataset.by_class import ByClass
+from rekord.dataset.balanced import ByClass
 
 
 def written(folder: Path, rows: list[dict[str, Any]], schema: rk.Schema, **options: Any) -> rk.Split:

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 import rekord as rk
-from rekord.cli import demo_data, demo_tour
+from rekord.cli import demo, demo_data
 from rekord.cli.main import run
 from rekord.errors import error
 from rekord.testing.storage import FaultyStorage
@@ -51,8 +51,8 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> Taken:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(demo_tour, "SCENES", FEW_SCENES)
-    monkeypatch.setattr(demo_tour, "SIGNS", FEW_SIGNS)
+    monkeypatch.setattr(demo, "SCENES", FEW_SCENES)
+    monkeypatch.setattr(demo, "SIGNS", FEW_SIGNS)
     before = os.getcwd()
     yield
     assert os.getcwd() == before, "the tour does not stay where it was"
@@ -68,7 +68,7 @@ def test_the_tour_ends_well_and_says_where_its_data_is(tour: Taken) -> None:
 
 def test_the_steps_are_numbered_and_apart_and_fit_two_screens(tour: Taken) -> None:
     titles = re.findall(r"^(\d+)\. [A-Z].*$", tour.said, re.MULTILINE)
-    assert titles == [str(number) for number in range(1, len(demo_tour.STEPS) + 1)]
+    assert titles == [str(number) for number in range(1, len(demo.STEPS) + 1)]
     assert "\n\n\n" not in tour.said
     assert "\x1b" not in tour.said + tour.told
     assert len(tour.said.splitlines()) < 100
@@ -194,7 +194,7 @@ def test_without_a_folder_nothing_stays(
 
 @pytest.fixture
 def only_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rekord.cli.demo.STEPS", (demo_tour.train_models,))
+    monkeypatch.setattr("rekord.cli.demo.STEPS", (demo.train_models,))
 
 
 @pytest.mark.usefixtures("only_training")
@@ -204,7 +204,7 @@ def test_without_anything_to_train_with_the_tour_says_how_to_get_it(
     def load_keras() -> None:
         raise error("U602", "training needs tensorflow, which is not installed", do="pip install it")
 
-    monkeypatch.setattr("rekord.training.backend.load_keras", load_keras)
+    monkeypatch.setattr("rekord.training.model.load_keras", load_keras)
     assert run(["demo", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert (
@@ -223,7 +223,7 @@ def test_the_tour_trains_by_the_commands_that_it_shows(
         ran.append(f"$ rekord train {path} --epochs {epochs}{size}")
         return 0
 
-    monkeypatch.setattr("rekord.training.backend.load_keras", lambda: None)
+    monkeypatch.setattr("rekord.training.model.load_keras", lambda: None)
     monkeypatch.setattr("rekord.cli.train.train", train)
     assert run(["demo", str(tmp_path)]) == 0
     shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("$ ")]
@@ -237,7 +237,7 @@ def test_the_tour_ends_where_a_verb_fails_or_is_interrupted(
     exit_code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(demo_tour, "SCENES", 1)
+    monkeypatch.setattr(demo, "SCENES", 1)
     monkeypatch.setattr("rekord.cli.write.write", lambda *_, **__: exit_code)
     assert run(["demo"]) == exit_code
     printed = capsys.readouterr()
@@ -252,7 +252,7 @@ def test_a_full_disk_is_said_and_nothing_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("rekord.storage.files.LOCAL", FaultyStorage(fail_at=20, fault="enospc"))
+    monkeypatch.setattr("rekord.storage.local.LOCAL", FaultyStorage(fail_at=20, fault="enospc"))
     assert run(["demo"]) == 3
     told = capsys.readouterr().err
     assert told.startswith("DatasetError X504: ")

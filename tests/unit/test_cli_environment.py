@@ -14,7 +14,7 @@ import pytest
 
 import rekord as rk
 from rekord.cli.main import run
-from rekord.storage import limits
+from rekord.storage import portability
 
 COUNT = "select label, count(*) from train group by 1"
 
@@ -137,7 +137,7 @@ def test_what_the_system_refuses_is_no_bug(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("rekord.cli.explain.page_of", Fails(failure))
-    monkeypatch.setattr(limits, "address_space_limit", lambda: None)
+    monkeypatch.setattr(portability, "address_space_limit", lambda: None)
     assert run(["explain", "F102"]) == 3
     printed = capsys.readouterr().err
     assert printed.startswith(f"DatasetError {code}: ")
@@ -158,7 +158,7 @@ def test_after_memory_ran_out_the_process_is_left_without_closing_anything(
 
 
 def test_memory_that_duckdb_may_not_have_is_x508(data: str) -> None:
-    from rekord.feeds.sql_engine import duckdb, explained
+    from rekord.feeds.sql.engine import duckdb, explained
 
     failure = explained(duckdb().OutOfMemoryException("Out of Memory Error: failed to pin 1.0 GiB"), {})
     assert (failure.code, failure.found) == ("X508", "failed to pin 1.0 GiB")

@@ -10,7 +10,7 @@ from rekord.cli.explain import page_of
 from rekord.cli.main import run
 from rekord.codes import CODES
 from rekord.errors import UsageError
-from rekord.schema.spec_file import load_spec
+from rekord.schema.interop.spec_file import load_spec
 
 
 @pytest.mark.parametrize("written", ["F102", "f102", " f102 "])

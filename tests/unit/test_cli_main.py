@@ -19,8 +19,7 @@ import typer
 
 from rekord import __version__
 from rekord.cli import main
-from rekord.cli.examples import EXAMPLES
-from rekord.cli.main import run
+from rekord.cli.main import EXAMPLES, run
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 ESCAPE = "\x1b"

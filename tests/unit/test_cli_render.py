@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from rekord.cli import preview
-from rekord.cli.preview import Picture, picture
-from rekord.cli.render import byte_size, clean, count, cut, duration, quoted
+from rekord.cli import payload_view
+from rekord.cli.console import byte_size, clean, count, cut, duration, quoted
+from rekord.cli.payload_view import Picture, picture
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_every_beginning_of_an_image_is_read_without_failure() -> None:
     whole = [_PNG, _jpeg(_segment(0xC0, _SOF)), _webp(b"VP8 ", bytes(3) + b"\x9d\x01\x2a" + bytes(4))]
     for data in whole:
         for end in range(len(data)):
-            preview.of_bytes(data[:end])
+            payload_view.of_bytes(data[:end])
 
 
 @pytest.mark.parametrize(
@@ -150,15 +150,15 @@ def test_every_beginning_of_an_image_is_read_without_failure() -> None:
     ],
 )
 def test_bytes_are_shown_as_what_they_are(data: bytes, shown: str) -> None:
-    assert preview.of_bytes(data) == shown
+    assert payload_view.of_bytes(data) == shown
 
 
 def test_a_character_cut_at_the_end_of_what_is_looked_at_is_still_text() -> None:
-    assert preview.of_bytes(b"x" + "é".encode() * 4000).startswith('"xéé')
+    assert payload_view.of_bytes(b"x" + "é".encode() * 4000).startswith('"xéé')
 
 
 def test_numbers_are_abbreviated() -> None:
-    assert preview.of_numbers([1, -2], total=2) == "1, -2"
-    assert preview.of_numbers([0.1, 1e-9, float("nan")], total=3) == "0.1, 1e-09, nan"
-    assert preview.of_numbers(list(range(8)), total=100) == "0, 1, 2, 3, 4, 5, 6, 7, …"
-    assert preview.of_numbers([2**62] * 8, total=8) == ", ".join([str(2**62)] * 2) + ", …"
+    assert payload_view.of_numbers([1, -2], total=2) == "1, -2"
+    assert payload_view.of_numbers([0.1, 1e-9, float("nan")], total=3) == "0.1, 1e-09, nan"
+    assert payload_view.of_numbers(list(range(8)), total=100) == "0, 1, 2, 3, 4, 5, 6, 7, …"
+    assert payload_view.of_numbers([2**62] * 8, total=8) == ", ".join([str(2**62)] * 2) + ", …"

@@ -21,9 +21,9 @@ from rekord.cli.train_progress import Show
 from rekord.errors import error
 from rekord.location import Location
 from rekord.training import run as training
+from rekord.training.loop import Watch
 from rekord.training.result import Epoch, Trained
 from rekord.training.task import Input, Task
-from rekord.training.watch import Watch
 
 TASK = Task(
     "classification", (Input("image", "image"),), "label", ("cat", "dog"), left_out={"filename": "is a name"}
@@ -374,7 +374,7 @@ def drawn(show: Show) -> str:
 
 QUIET = """
 import os, sys
-from rekord.cli.quiet import quiet_start
+from rekord.cli.console import quiet_start
 with quiet_start():
     os.write(2, b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\\n")
     os.write(2, b"I0000 00:00:1794823305.203196    2545 port.cc:153] oneDNN custom operations are on.\\n")

@@ -319,13 +319,13 @@ def test_the_pages_show_what_is_said(table: str, code: str, capsys: pytest.Captu
 def test_an_interrupt_ends_it_with_130_and_the_next_run_goes_on(
     table: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rekord.engines import convert
+    from rekord.conversion import driver
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(convert, "write_shard", interrupted)
+        patched.setattr(driver, "write_shard", interrupted)
         assert run(["write", table, "out", "--workers", "1"]) == 130
     assert capsys.readouterr().err.endswith("interrupted: run the same command again to continue\n")
     assert not Path("out").exists()

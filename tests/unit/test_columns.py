@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rekord import Optional, Ragged, SparseColumn, Strings, UsageError, _core
-from rekord.codec.arrow import column_to_arrow
+from rekord.codec.columns import column_to_arrow
 
 
 def _int64(*values: int) -> np.ndarray:

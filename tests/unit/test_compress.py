@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from rekord.errors import UsageError
-from rekord.records.compress import FLUSH_BYTES, FlushPoint, frame_sink
+from rekord.framing.deflate import FLUSH_BYTES, FlushPoint, frame_sink
 from rekord.testing import frame, frame_offsets, frames
 
 WBITS = {"gzip": 31, "zlib": 15}

@@ -10,7 +10,7 @@ import pytest
 
 import rekord as rk
 from rekord.testing import corrupt_payload, entry, example, feature, float_list, frames, unknown
-from rekord.testing.wire_strategies import ints
+from rekord.testing.strategies import ints
 
 NONE, GZIP, ZLIB = "none", "gzip", "zlib"
 PACK = {NONE: bytes, GZIP: gzip.compress, ZLIB: zlib.compress}

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.health import diff_match, diff_pass, diff_prints, external_sort
+from rekord.health import duplicates
+from rekord.health.diff import match, run
 from rekord.testing import (
     corrupt_payload,
     entry,
@@ -275,7 +276,7 @@ def test_a_key_that_cannot_tell_records_apart_is_refused(
 def test_more_records_than_the_sort_can_number_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diff_pass, "MOST_KEYED_RECORDS", 100)
+    monkeypatch.setattr(run, "MOST_KEYED_RECORDS", 100)
     path = put(tmp_path / "a.tfrecord", ROWS)
     with pytest.raises(rk.UsageError) as caught:
         rk.diff(path, path, key="id")
@@ -530,7 +531,7 @@ def test_a_full_disk_for_what_does_not_fit_into_memory_names_the_variable_that_c
 ) -> None:
     a = put(tmp_path / "a.tfrecord", ROWS)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(external_sort.ExternalSort.__init__, "__defaults__", (1,))
+    monkeypatch.setattr(duplicates.ExternalSort.__init__, "__defaults__", (1,))
 
     class Full:
         def write(self, data: Any) -> int:
@@ -565,20 +566,20 @@ def test_nothing_depends_on_how_much_fits_into_memory(
     a = put(tmp_path / "a.tfrecord", ROWS * 3)
     b = put(tmp_path / "b.tfrecord", [*ROWS[5:], *ROWS[:100], *({**row, "score": 0.0} for row in ROWS[150:])])
     whole = rk.diff(a, b, key=key).to_dict()
-    usual = external_sort.ExternalSort
-    monkeypatch.setattr(diff_pass, "ExternalSort", lambda: usual(4096))
-    monkeypatch.setattr(diff_match, "_PAIRS_AT_ONCE", 7)
+    usual = duplicates.ExternalSort
+    monkeypatch.setattr(run, "ExternalSort", lambda: usual(4096))
+    monkeypatch.setattr(match, "_PAIRS_AT_ONCE", 7)
     assert rk.diff(a, b, key=key).to_dict() == whole
 
 
 def test_keys_in_such_numbers_are_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diff_prints, "MOST_FEATURES", 4)
+    monkeypatch.setattr(match, "MOST_FEATURES", 4)
     rows = [{"id": [i], **{f"k{j}": [j] for j in range(10)}} for i in range(4)]
     (tmp_path / "a").write_bytes(frames(example_bytes(row) for row in rows))
     (tmp_path / "b").write_bytes(frames(example_bytes({**row, "k9": [0]}) for row in rows))
     found = rk.diff(tmp_path / "a", tmp_path / "b", key="id")
     assert counts(found) == (0, 0, 4, 0)
-    assert dict(found.records.features) == {diff_prints.OTHERS: 4}
+    assert dict(found.records.features) == {match.OTHERS: 4}
 
 
 def test_an_empty_file_differs_by_its_records_only(tmp_path: Path) -> None:
@@ -632,8 +633,8 @@ def test_a_path_that_is_not_there_is_said(tmp_path: Path) -> None:
 def test_prints_of_rows_in_any_order_are_read_across_blocks_of_different_widths(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(diff_prints, "_READ_BYTES", 64)
-    found = diff_prints.Prints(diff_prints.Features())
+    monkeypatch.setattr(match, "_READ_BYTES", 64)
+    found = match.Prints(match.Features())
     chance = np.random.default_rng(2)
     blocks = [
         chance.integers(0, 1 << 32, (rows, width), np.uint32) for rows, width in ((40, 2), (30, 4), (50, 5))

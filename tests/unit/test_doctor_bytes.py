@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.health.diagnosis import Diagnoses, Diagnosis
+from rekord.health.doctor.diagnosis import Diagnoses, Diagnosis
 from rekord.testing import damage, wire
 
 PAYLOADS = [wire.example_bytes({"id": [i], "name": [b"row %04d" % i]}) for i in range(300)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rekord as rk
-from rekord.health.diagnosis import Diagnoses, Diagnosis
+from rekord.health.doctor.diagnosis import Diagnoses, Diagnosis
 from rekord.testing import damage, wire
 
 Row = Mapping[str, Any]

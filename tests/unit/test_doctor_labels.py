@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import rekord as rk
-from rekord.health.diagnosis import Diagnoses, Diagnosis
+from rekord.health.doctor.diagnosis import Diagnoses, Diagnosis
 from rekord.testing import damage, wire
 
 Row = Mapping[str, Any]

@@ -12,11 +12,11 @@ import PIL.Image
 import pytest
 
 import rekord as rk
-from rekord.health.check import checked
-from rekord.health.diagnosis import Diagnosis
+from rekord.health.check.run import checked
+from rekord.health.dataset_files import look_at
+from rekord.health.doctor.diagnosis import Diagnosis
 from rekord.health.finding import Report
-from rekord.health.keyed import KeyedBatch
-from rekord.health.place import look_at
+from rekord.health.key_columns import KeyedBatch
 from rekord.health.scan import FileEnd
 from rekord.testing import damage, wire
 

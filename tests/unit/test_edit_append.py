@@ -9,9 +9,9 @@ from PIL import Image as Picture
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.testing.sources import tree
-from rekord.verbs.append import appended
-from rekord.verbs.edits import Target
+from rekord.testing.datasets import tree
+from rekord.verbs.edit.append import appended
+from rekord.verbs.edit.common import Target
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(), "label": rk.Label(["cat", "dog"])})
 

@@ -10,7 +10,7 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.testing.sources import tree
+from rekord.testing.datasets import tree
 
 SCHEMA = rk.Schema(
     {"x": rk.Int64(), "text": rk.Text(optional=True), "label": rk.Label(["cat", "dog", "cow"])}

@@ -10,10 +10,10 @@ from PIL import Image as Picture
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.schema.labelmap import label_map_text, read_label_map
-from rekord.testing.sources import tree
-from rekord.verbs.edits import Target
-from rekord.verbs.relabel import relabelled
+from rekord.schema.interop.label_map import label_map_text, read_label_map
+from rekord.testing.datasets import tree
+from rekord.verbs.edit.common import Target
+from rekord.verbs.edit.relabel import relabelled
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "caption": rk.Text(), "label": rk.Label(["cat", "dog", "cow"])})
 

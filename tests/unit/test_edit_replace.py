@@ -8,12 +8,12 @@ from contextlib import suppress
 import pytest
 
 import rekord as rk
+from rekord.conversion.staging import Lock
 from rekord.dataset.manifest import read_manifest
-from rekord.engines.journal import Lock
-from rekord.testing.sources import tree
-from rekord.verbs import workplace
-from rekord.verbs.delete import deleted
-from rekord.verbs.edits import Target
+from rekord.testing.datasets import tree
+from rekord.verbs.edit import common
+from rekord.verbs.edit.common import Target
+from rekord.verbs.edit.delete import deleted
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "label": rk.Label(["cat", "dog", "cow"])})
 
@@ -82,13 +82,15 @@ def test_files_of_others_are_never_lost(path, tmp_path, name):
 
 
 def test_a_file_that_comes_at_the_last_moment_is_kept_beside(path, tmp_path, monkeypatch):
-    check = workplace.check_own
+    check, checks = common.check_own, []
 
     def checked_and_then_added(folder, manifest, storage):
         check(folder, manifest, storage)
-        (path / "late.txt").write_text("mine")
+        checks.append(folder)
+        if len(checks) == 2:  # the check before the edit, and the one before the swap
+            (path / "late.txt").write_text("mine")
 
-    monkeypatch.setattr(workplace, "check_own", checked_and_then_added)
+    monkeypatch.setattr(common, "check_own", checked_and_then_added)
     done = deleted(path, Target(out=None), where="x = 3")
     assert done.left is not None
     assert tree(done.left) == {"late.txt": b"mine"}
@@ -199,7 +201,7 @@ def test_a_dataset_that_was_opened_before_is_not_rewritten_from_what_replaced_it
 
 def test_what_does_not_fit_on_the_disk_is_said_of_the_dataset_itself(path, tmp_path, monkeypatch):
     full = shutil.disk_usage(tmp_path)._replace(free=10)
-    monkeypatch.setattr("rekord.verbs.remaking.shutil.disk_usage", lambda place: full)
+    monkeypatch.setattr("rekord.verbs.derive_common.shutil.disk_usage", lambda place: full)
     before = tree(path)
     with pytest.raises(rk.DatasetError) as caught:
         delete(path)

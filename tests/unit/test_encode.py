@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rekord.codec.batch import encode_columns
 from rekord.codec.columns import Optional, Ragged, Strings
 from rekord.codec.decode import decode
 from rekord.codec.encode import encode
+from rekord.codec.encode_columns import encode_columns
 from rekord.errors import EncodeError, UsageError
 from rekord.schema import (
     Boxes,
@@ -619,7 +619,7 @@ def test_without_pillow_arrays_name_the_package(monkeypatch: pytest.MonkeyPatch)
     def absent(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr("rekord.codec.pictures.import_module", absent)
+    monkeypatch.setattr("rekord.codec.images.store.import_module", absent)
     with pytest.raises(UsageError) as caught:
         encode({"x": np.zeros((2, 2), np.uint8)}, Schema({"x": Image()}))
     assert (caught.value.code, caught.value.do) == ("U602", "pip install pillow")

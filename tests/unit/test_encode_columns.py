@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rekord.codec.batch import encode_columns, encoded_batches
 from rekord.codec.columns import Optional, Ragged, Strings
 from rekord.codec.encode import encode
+from rekord.codec.encode_columns import encode_columns, encoded_batches
 from rekord.errors import EncodeError
 from rekord.schema import Boxes, Bytes, Float32, Image, Int64, Label, Schema, Sparse, Tensor, Text
 from rekord.testing import frames

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rekord import schema
+from rekord.codec.encode import Judge
 from rekord.codec.plan import compile_plan
-from rekord.codec.rows import Judge
 from rekord.errors import RekordError
 
 PAGES = Path(__file__).parents[2] / "docs" / "errors"

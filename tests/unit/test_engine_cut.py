@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rekord.engines.cut import cut_split, slices_of
-from rekord.engines.job import CutRule
-from rekord.engines.spill import PartDone, Segment
+from rekord.conversion.plan import CutRule
+from rekord.conversion.shards import cut_split, slices_of
+from rekord.conversion.spill import PartDone, Segment
 
 
 def part(segments: list[Segment]) -> PartDone:
@@ -88,7 +88,7 @@ def expected(lengths: list[int], order: list[int], rule: CutRule) -> list[list[i
 def test_shards_are_those_of_the_rule_for_any_parts(
     monkeypatch: pytest.MonkeyPatch, rule: CutRule, run_bytes: int, shuffled: bool
 ) -> None:
-    monkeypatch.setattr("rekord.engines.cut.RUN_BYTES", run_bytes)
+    monkeypatch.setattr("rekord.conversion.shards.RUN_BYTES", run_bytes)
     random = np.random.default_rng(3)
     lengths = random.integers(17, 200, 60).tolist()
     keys = random.integers(0, 2**64 - 1, 60, dtype=np.uint64).tolist()

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 import rekord as rk
-from rekord.engines import convert
-from rekord.engines.holes import HOLE_BYTES
-from rekord.testing.sources import tree
+from rekord.conversion import driver
+from rekord.conversion.spill import HOLE_BYTES
+from rekord.testing.datasets import tree
 
 
 def noise(path: Path, seed: int, side: int = 100) -> None:
@@ -37,13 +37,13 @@ def write(photos: Path, out: Path, **options: Any) -> Any:
 
 def before_the_shards(monkeypatch: pytest.MonkeyPatch, do: Any) -> None:
     """Run `do(staging)` when all rows were read and no shard is written."""
-    real = convert._Run._check_rejects
+    real = driver._Run._check_rejects
 
     def checked(self: Any, done: Any) -> None:
         real(self, done)
         do(self.staging)
 
-    monkeypatch.setattr(convert._Run, "_check_rejects", checked)
+    monkeypatch.setattr(driver._Run, "_check_rejects", checked)
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -57,7 +57,7 @@ def test_the_bytes_are_those_of_a_run_that_spills_everything(
 
     before_the_shards(monkeypatch, look)
     write(photos, tmp_path / "one" / "data", shuffle=shuffle, shards=2)
-    monkeypatch.setattr("rekord.engines.encoding.HOLE_BYTES", 1 << 40)
+    monkeypatch.setattr("rekord.conversion.encode_rows.HOLE_BYTES", 1 << 40)
     write(photos, tmp_path / "two" / "data", shuffle=shuffle, shards=2)
     assert tree(tmp_path / "one") == tree(tmp_path / "two")
     stored = sum(file.stat().st_size for file in photos.rglob("*.png"))
@@ -103,12 +103,12 @@ def test_after_a_bad_row_was_mended_the_same_command_works(photos: Path, tmp_pat
 def test_a_spill_goes_when_the_shards_that_need_it_are_done(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffle: bool, left: int
 ) -> None:
-    real, spills = convert.write_companions, []
+    real, spills = driver.write_companions, []
 
     def written(staging: Any, *rest: Any) -> Any:
         spills.append(len(list(Path(staging.spills).glob("*.spill"))))
         return real(staging, *rest)
 
-    monkeypatch.setattr(convert, "write_companions", written)
+    monkeypatch.setattr(driver, "write_companions", written)
     write(photos, tmp_path / "data", shuffle=shuffle, shards=2)
     assert spills == [left]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rekord.engines.job import function_digest
+from rekord.conversion.plan import function_digest
 
 Row = dict[str, Any]
 
@@ -88,7 +88,7 @@ def test_a_function_that_carries_itself_has_a_digest() -> None:
 
 def test_a_digest_is_the_same_in_every_process() -> None:
     program = (
-        "from rekord.engines.job import function_digest\n"
+        "from rekord.conversion.plan import function_digest\n"
         "known = {'alpha', 'beta', 'gamma', 'delta'}\n"
         "make = lambda known: lambda row: row if row['x'] in known and row['y'] in {'p', 'q', 'r'} else None\n"
         "print(function_digest(make(known)))"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rekord.engines.keys import row_hashes, text_hash, value_bytes
+from rekord.conversion.splits import row_hashes, text_hash, value_bytes
 
 
 def hashes(positions: Sequence[int], base: int = 7, copies: Sequence[int] | None = None) -> Any:

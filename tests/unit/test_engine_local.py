@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rekord.engines.local import Workers, available_workers
+from rekord.conversion.engines.local import Workers, available_workers
 from rekord.errors import RekordError, error
 from rekord.location import Location
 
@@ -58,8 +58,8 @@ def test_whoever_is_patient_starts_no_process_for_a_short_run() -> None:
 
 
 def test_processes_take_part_in_a_long_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rekord.engines.turns.PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr("rekord.engines.turns.WORTH_SECONDS", 0.0)
+    monkeypatch.setattr("rekord.conversion.engines.local.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("rekord.conversion.engines.local.WORTH_SECONDS", 0.0)
     seen = str(tmp_path / "seen")
 
     def elsewhere(n: int) -> int:

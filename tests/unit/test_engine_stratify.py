@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rekord.engines.spill import Segment
-from rekord.engines.splits import SplitRule
-from rekord.engines.stratify import edges_of, resplit
+from rekord.conversion.driver import edges_of, resplit
+from rekord.conversion.spill import Segment
+from rekord.conversion.splits import SplitRule
 
 RULE = SplitRule(names=("a", "b", "c"), ratios=(0.6, 0.3, 0.1), stratify="label")
 
@@ -33,7 +33,7 @@ def table_of(strata: np.ndarray, hashes: np.ndarray) -> pa.Table:
 def test_the_splits_of_a_class_are_its_lowest_hashes(
     parts: int, spread: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rekord.engines.stratify._FEW_ROWS", few)
+    monkeypatch.setattr("rekord.conversion.driver._FEW_ROWS", few)
     random = np.random.default_rng(parts)
     classes = np.array([3, 9, 27, 2**64 - 1], np.uint64)
     small = np.array([5, 6, 6, 7, 7, 7], np.uint64)

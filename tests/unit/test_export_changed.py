@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rekord as rk
-from rekord.sources.exported import with_schema
+from rekord.sources.tables import with_schema
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from rekord.codes import CODES
-from rekord.verbs.exports.formats import _ENDINGS, FORMATS
+from rekord.verbs.export.export import _ENDINGS, FORMATS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "exporting.md").read_text(encoding="utf-8")
 

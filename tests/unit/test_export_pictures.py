@@ -15,8 +15,8 @@ from PIL import Image
 
 import rekord as rk
 from rekord.testing import damage, wire
-from rekord.verbs.exports.boxes import in_pixels
-from rekord.verbs.exports.names import Names, safe_name, safe_part
+from rekord.verbs.export.images import in_pixels
+from rekord.verbs.export.reading import Names, safe_name, safe_part
 
 
 def picture(

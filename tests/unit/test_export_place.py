@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import rekord as rk
-from rekord.engines import staging
+from rekord.conversion import staging
 from rekord.testing.storage import Crash, FaultyStorage
-from rekord.verbs.export import exported
+from rekord.verbs.export.export import exported
 
 SCHEMA = rk.Schema({"id": rk.Int64(), "image": rk.Bytes()})
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR\0\0\0\2\0\0\0\2\x08\0\0\0\0" + bytes(300)

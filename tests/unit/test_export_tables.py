@@ -11,7 +11,7 @@ import pytest
 from pyarrow import ipc
 
 import rekord as rk
-from rekord.verbs.exports import reading, tables
+from rekord.verbs.export import reading, tables
 
 
 @pytest.fixture

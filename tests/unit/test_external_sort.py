@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.health.external_sort import PLACE, ExternalSort, cell_starts, group_starts
+from rekord.health.duplicates import PLACE, ExternalSort, cell_starts, group_starts
 
 
 def _places(digests: Any, *, split: Any = 0, file: int = 0, low: Any = 7) -> Any:

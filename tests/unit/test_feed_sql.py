@@ -12,7 +12,7 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.split import Split
-from rekord.feeds.sql_tables import Table
+from rekord.feeds.sql.tables import Table
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 SCHEMA = rk.Schema(

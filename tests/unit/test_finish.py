@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.dataset.finish import Finish, checked_pictures, composed, finisher, pictures_of
+from rekord.dataset.postprocess import Finish, checked_pictures, composed, finisher, pictures_of
 
 COLUMNS = ("a", "b")
 

@@ -12,9 +12,8 @@ import pytest
 from PIL import Image
 
 import rekord as rk
-from rekord.verbs.forecast import Forecast, check_space, forecast, is_complete
-from rekord.verbs.prepare import prepare, run
-from rekord.verbs.sample import ROWS
+from rekord.verbs.forecast import ROWS, Forecast, check_space, forecast, is_complete
+from rekord.verbs.write import prepare, run
 
 DEFAULTS: dict[str, Any] = {
     "schema": None,

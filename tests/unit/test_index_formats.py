@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.dataset import foreign_index, shard_index
-from rekord.dataset.foreign_index import index_name, read_index, text_index
+from rekord.dataset import external_index, shard_index
+from rekord.dataset.external_index import index_name, read_index, text_index
 from rekord.dataset.index import Expected, index_path, open_index_file
 from rekord.dataset.read import record_files
 from rekord.testing import example_bytes, frame_offsets, frames
@@ -51,7 +51,7 @@ def test_the_lines_of_two_records_are_as_the_tools_write_them() -> None:
 
 def test_lines_are_written_in_chunks_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
     for lines in (1, 7, 29, 30, 31):
-        monkeypatch.setattr(foreign_index, "_LINES_A_CHUNK", lines)
+        monkeypatch.setattr(external_index, "_LINES_A_CHUNK", lines)
         assert text_index(np.array(OFFSETS, np.uint32), len(DATA)) == TEXT
 
 

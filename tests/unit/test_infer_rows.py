@@ -18,8 +18,8 @@ import rekord as rk
 from rekord.dataset.infer import infer
 from rekord.errors import SchemaError, UsageError
 from rekord.schema import Bytes, Feature, Float32, Int64, Schema, Tensor, Text
-from rekord.schema.infer_rows import infer_rows
-from rekord.schema.merging import Merging
+from rekord.schema.column_evidence import Merging
+from rekord.schema.infer import infer_rows
 
 
 def column(*values: Any) -> Feature:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rekord.errors import RekordError
-from rekord.schema.labelmap import LabelItem, label_map_text, read_label_items, read_label_map
+from rekord.schema.interop.label_map import LabelItem, label_map_text, read_label_items, read_label_map
 
 
 def test_a_label_map_gives_names_by_id_in_the_order_of_the_file(tmp_path):
@@ -78,7 +78,7 @@ def test_a_label_map_that_is_not_there_or_no_file_is_refused(tmp_path):
 
 
 def test_a_file_that_is_too_large_for_a_label_map_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("rekord.schema.labelmap._MOST_BYTES", 20)
+    monkeypatch.setattr("rekord.schema.interop.label_map._MOST_BYTES", 20)
     path = tmp_path / "m.pbtxt"
     path.write_text("item { id: 1 name: 'a cat of many words' }")
     with pytest.raises(RekordError) as caught:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import rekord as rk
-from rekord.codec.looking import Checked
+from rekord.codec.images.inspect import Checked
 from rekord.layouts.classification import classification
 
 PIXELS = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)

@@ -16,7 +16,7 @@ from rekord.codec.encode import encode
 from rekord.dataset.manifest import read_manifest
 from rekord.errors import RekordError
 from rekord.layouts.detection import detection
-from rekord.schema.labelmap import read_label_map
+from rekord.schema.interop.label_map import read_label_map
 
 CLASSES = {1: "cat", 4: "dog"}
 

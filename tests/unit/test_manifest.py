@@ -19,11 +19,10 @@ import rekord as rk
 from rekord.dataset import index as index_module
 from rekord.dataset.manifest import read_manifest, shard_name
 from rekord.errors import RekordError
-from rekord.records import compress
+from rekord.framing import deflate
 from rekord.schema import Bytes, Int64, Label, Schema, Text
 from rekord.testing import frame
-from rekord.testing.conversions import converted, never_wait_for_disks
-from rekord.testing.manifests import edit_manifest
+from rekord.testing.datasets import converted, edit_manifest, never_wait_for_disks
 from rekord.version import VERSION
 
 SCHEMA = Schema({"a": Int64(), "label": Label(4), "other": Label(3, optional=True), "blob": Bytes()})
@@ -85,7 +84,7 @@ def test_counts_sizes_and_checksums_are_those_of_the_files(tmp_path: Path) -> No
 def test_the_index_says_where_records_begin_and_what_their_labels_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str | None
 ) -> None:
-    monkeypatch.setattr(compress, "FLUSH_BYTES", 900)
+    monkeypatch.setattr(deflate, "FLUSH_BYTES", 900)
     out = tmp_path / "data"
     converted(ROWS, out, {**OPTIONS, "compression": compression})
     window = {None: 0, "gzip": 31, "zlib": 15}[compression]

@@ -20,7 +20,7 @@ from rekord.dataset import dataset as dataset_module
 from rekord.dataset import index as index_module
 from rekord.dataset.index import CHUNK_RECORDS, Expected, compact, offsets_file, open_index_file
 from rekord.dataset.manifest import CHECKSUM, IndexChecksums, Shards, read_manifest
-from rekord.testing.conversions import never_wait_for_disks
+from rekord.testing.datasets import never_wait_for_disks
 
 SCHEMA = rk.Schema({"label": rk.Label(3), "n": rk.Int64()})
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from rekord.codec.looking import CheckedMask, Picture
-from rekord.codec.masks import look_at_mask, same_size
+from rekord.codec.images.inspect import CheckedMask, Picture
+from rekord.codec.images.store import look_at_mask, same_size
 from rekord.errors import EncodeError, RekordError, UsageError
 
 GREY, RGB, PALETTE, GREY_ALPHA, RGBA = 0, 2, 3, 4, 6

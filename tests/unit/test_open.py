@@ -19,7 +19,7 @@ import pytest
 from lifetimes import ended, threads_of
 
 import rekord as rk
-from rekord.dataset.names import split_of
+from rekord.dataset.read import split_of
 from rekord.testing import corrupt_length, corrupt_payload, example_bytes, frame_offsets, frames
 
 SCHEMA = rk.Schema({"n": rk.Int64(), "name": rk.Text()})

@@ -16,11 +16,10 @@ from PIL import Image as Pillow
 
 from rekord.codec.decode import decode
 from rekord.codec.encode import encode
-from rekord.codec.looking import Checked, CheckedMask, Picture, look_at_image
-from rekord.codec.masks import same_size
+from rekord.codec.images.inspect import Checked, CheckedMask, Picture, look_at_image
+from rekord.codec.images.store import same_size
 from rekord.errors import EncodeError, RekordError
-from rekord.layouts.base import Remark
-from rekord.layouts.plain import Plain
+from rekord.layouts.base import Plain, Remark
 from rekord.schema import Image, Int64, Mask, Schema, Tensor
 
 FORMATS = ("jpeg", "png", "gif", "bmp", "webp")

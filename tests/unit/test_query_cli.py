@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 import rekord as rk
-from rekord.cli import out
+from rekord.cli import console
 from rekord.cli.main import run
 from rekord.testing import corrupt_payload, example_bytes, frames
 
@@ -113,7 +113,7 @@ def test_a_terminal_gets_a_table_that_nothing_steers(
     path = tmp_path / "x.tfrecord"
     path.write_bytes(frames([example_bytes({"a\x1b[31m": [b"\x1b[2J\xe2\x80\xae"]})]))
     assert run(["query", str(path), "from records", "--format", "table"]) == 0
-    monkeypatch.setattr(out, "is_terminal", lambda stream: False)
+    monkeypatch.setattr(console, "is_terminal", lambda stream: False)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "\u202e" not in shown
@@ -255,7 +255,7 @@ def test_who_has_seen_enough_of_a_long_answer_can_go(tmp_path: Path) -> None:
 INTERRUPTED = """
 import os, signal, sys, threading, time
 from rekord.cli.main import run
-from rekord.feeds.sql_engine import Runner
+from rekord.feeds.sql.engine import Runner
 
 real = Runner.run
 def begun(self, call):

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import rekord as rk
+from rekord.conversion.copy_records import Records, cut_records
+from rekord.conversion.derive import Changed, Copied, Linked, NewSplit, Remake, kept_shard, remake
+from rekord.conversion.plan import CutRule, Plan
 from rekord.dataset.manifest import read_manifest
 from rekord.dataset.order import Order
-from rekord.dataset.recipes import FileOrder, Selected, Whole
-from rekord.engines.copied import Records, cut_records
-from rekord.engines.job import CutRule, Plan
-from rekord.engines.remake import Changed, Copied, Linked, NewSplit, Remake, kept_shard, remake
+from rekord.dataset.samplers import FileOrder, Selected, Whole
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(), "label": rk.Label(3)})
 TEMPLATE = "{split}-{shard:05d}-of-{shards:05d}.tfrecord"

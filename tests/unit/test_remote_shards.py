@@ -14,13 +14,14 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import rekord as rk
-from rekord.dataset import remote_shards, shard_index, shards
+from rekord.dataset import shard_index, shards
 from rekord.dataset.index import BLOCK_BYTES, index_path
-from rekord.dataset.remote_shards import Pieces, RemoteShard, fetch
+from rekord.dataset.readers import remote
+from rekord.dataset.readers.remote import Pieces, RemoteShard, fetch
 from rekord.dataset.shard_index import ShardIndex
-from rekord.storage import read_ahead
-from rekord.storage.anywhere import ANYWHERE, REMOTE, each
-from rekord.storage.read_ahead import FIRST_BYTES, ReadAhead
+from rekord.storage import remote as remote_storage
+from rekord.storage.remote import FIRST_BYTES, ReadAhead
+from rekord.storage.router import ANYWHERE, REMOTE, each
 from rekord.testing import corrupt_payload, frame_offsets, frames
 
 SCHEMA = rk.Schema({"n": rk.Int64(), "label": rk.Label(3), "blob": rk.Bytes()})
@@ -127,8 +128,8 @@ def test_a_file_is_read_in_blocks_each_asked_for_once() -> None:
 
 @pytest.mark.concurrency
 def test_the_next_blocks_are_on_their_way_while_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_ahead, "FIRST_BYTES", 10)
-    monkeypatch.setattr(read_ahead, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(remote_storage, "FIRST_BYTES", 10)
+    monkeypatch.setattr(remote_storage, "BLOCK_BYTES", 100)
     arrived = {begin: threading.Event() for begin in (0, 10, 110, 210, 310, 410)}
 
     def get(begin: int, end: int) -> bytes:
@@ -189,7 +190,7 @@ def test_records_of_all_shards_come_with_few_requests(monkeypatch: pytest.Monkey
             asked.append(wanted)
             return [contents[path][begin:end] for path, begin, end in wanted]
 
-    monkeypatch.setattr(remote_shards, "REMOTE", Places())
+    monkeypatch.setattr(remote, "REMOTE", Places())
     a, b = (
         RemoteShard(path, ShardIndex(np.array(frame_offsets(data), np.uint32), stamp=(len(data), 0, (0, 0))))
         for path, data in contents.items()
@@ -257,7 +258,7 @@ def test_a_small_dataset_is_fetched_once_in_an_exact_epoch(dataset: Any, place: 
 def test_records_all_over_a_large_dataset_do_not_bring_whole_blocks(
     dataset: Any, place: type[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_shards, "BLOCK_BYTES", 1 << 20)
+    monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 20)
     monkeypatch.setattr(shards, "Pieces", lambda: Pieces(1 << 20))
     view = rk.open("counted://ds")["train"].select(range(0, ROWS, 10))
     place.forget()
@@ -270,7 +271,7 @@ def test_what_is_kept_is_bounded() -> None:
     pieces = Pieces(most_bytes=250)
 
     def bring(keys: Any) -> Any:
-        return [remote_shards.Piece(key[2], bytes(100), np.zeros(1, np.uint32)) for key in keys]
+        return [remote.Piece(key[2], bytes(100), np.zeros(1, np.uint32)) for key in keys]
 
     keys = [("far://x", 0, first, first + 1) for first in range(4)]
     found = pieces.get(keys, bring)
@@ -291,7 +292,7 @@ def test_two_threads_that_want_one_block_ask_once() -> None:
         fetches.append(keys)
         begun.set()
         assert go_on.wait(10)
-        return [remote_shards.Piece(0, b"block", np.zeros(1, np.uint32))]
+        return [remote.Piece(0, b"block", np.zeros(1, np.uint32))]
 
     results: list[Any] = []
     threads = [threading.Thread(target=lambda: results.append(pieces.get([key], bring))) for _ in range(2)]
@@ -314,7 +315,7 @@ def test_a_block_that_did_not_come_is_asked_for_again() -> None:
 
     with pytest.raises(rk.DatasetError):
         pieces.get([key], fails)
-    piece = remote_shards.Piece(0, b"block", np.zeros(1, np.uint32))
+    piece = remote.Piece(0, b"block", np.zeros(1, np.uint32))
     assert pieces.get([key], lambda keys: [piece]) == {key: piece}
 
 

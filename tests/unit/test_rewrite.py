@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.testing.damage import corrupt_payload, frame_offsets
-from rekord.testing.sources import tree
+from rekord.testing.datasets import tree
 
 SCHEMA = rk.Schema(
     {

@@ -9,7 +9,7 @@ from PIL import Image
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.testing import example_bytes, frames
-from rekord.testing.sources import tree
+from rekord.testing.datasets import tree
 
 SCHEMA = rk.Schema(
     {
@@ -238,7 +238,7 @@ def test_a_schema_says_all_columns_at_once(old, tmp_path):
 
 
 def test_transforms_come_last(old, tmp_path):
-    from rekord.transforms.numbers import one_hot
+    from rekord.transforms.numeric import one_hot
 
     new = rewritten(old, tmp_path / "out", rename={"label": "class"}, transforms=one_hot("class"))
     assert new["a"][0]["class"].tolist() == np.eye(3)[old["a"][0]["label"]].tolist()

@@ -8,8 +8,8 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.storage.behind import LENT, Output
-from rekord.storage.files import LOCAL
+from rekord.storage.async_writer import LENT, Output
+from rekord.storage.local import LOCAL
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "name": rk.Text()})
 

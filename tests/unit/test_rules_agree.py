@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rekord as rk
+from rekord.health.check.run import rules_for
 from rekord.health.finding import Finding, Report
-from rekord.health.rules import rules_for
 from rekord.health.scan import scan_file
 from rekord.testing import (
     bytes_list,

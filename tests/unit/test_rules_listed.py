@@ -14,12 +14,18 @@ import pytest
 import rekord as rk
 from rekord import _core
 from rekord.dataset.read import record_files
+from rekord.health.check.manifest import (
+    ClassCounts,
+    Digests,
+    Listing,
+    manifest_findings,
+    read_listing,
+    tfds_findings,
+)
 from rekord.health.finding import Finding, Report
-from rekord.health.keyed import KeyedBatch
-from rekord.health.rules.listed import ClassCounts, Digests, Listing, manifest_findings, read_listing
-from rekord.health.rules.listed_tfds import tfds_findings
+from rekord.health.key_columns import KeyedBatch
 from rekord.health.scan import scan_file
-from rekord.testing.manifests import edit_manifest
+from rekord.testing.datasets import edit_manifest
 
 SCHEMA = rk.Schema({"id": rk.Int64(), "label": rk.Label(["cat", "dog", "owl"], key="class/label")})
 

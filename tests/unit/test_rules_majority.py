@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import rekord as rk
+from rekord.health.check.majority import set_of
+from rekord.health.check.run import learn, rules_without
 from rekord.health.finding import Finding
-from rekord.health.keyed import KeyColumn, KeyedBatch
-from rekord.health.rules import learn, rules_without
-from rekord.health.rules.majority import set_of
+from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.testing import (
     entry,
     example,

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import rekord as rk
+from rekord.health.check.run import rules_for
 from rekord.health.finding import Finding, Report
-from rekord.health.keyed import KeyColumn, KeyedBatch
-from rekord.health.rules import rules_for
+from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.health.scan import scan_file
 from rekord.testing import (
     entry,

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from rekord.health.check.shards import runs_of, runs_text, shard_findings
 from rekord.health.finding import Finding
-from rekord.health.rules.shards import runs_of, runs_text, shard_findings
 
 
 def _names(split: str, numbers: Sequence[int], shards: int) -> list[str]:

@@ -19,11 +19,11 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.health.salvage import salvaged
-from rekord.health.salvage_copy import SalvageReport
-from rekord.records import compress as compress_module
-from rekord.records.compress import FlushPoint, frame_sink
-from rekord.storage import behind
+from rekord.framing import deflate as compress_module
+from rekord.framing.deflate import FlushPoint, frame_sink
+from rekord.health.salvage.copy import SalvageReport
+from rekord.health.salvage.run import salvaged
+from rekord.storage import async_writer
 from rekord.testing import (
     Crash,
     Fault,
@@ -597,7 +597,7 @@ def test_dying_or_failing_at_any_step_leaves_all_or_nothing(
 def test_dying_or_failing_while_a_thread_writes_leaves_all_or_nothing(
     put_file: PutFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
-    monkeypatch.setattr(behind, "WRITE_BYTES", 64)
+    monkeypatch.setattr(async_writer, "WRITE_BYTES", 64)
     payloads = [bytes([i]) * 100 for i in range(20)]
     path = put_file(insert_bytes(frames(payloads), 116 * 4, b"between"), "in/x.tfrecord")
     whole = FaultyStorage()

@@ -15,10 +15,9 @@ import pytest
 from PIL import Image as Picture
 
 import rekord as rk
-from rekord.dataset.names import split_of
-from rekord.dataset.read import record_files
+from rekord.dataset.read import record_files, split_of
+from rekord.health.check.duplicates import SameContent
 from rekord.health.finding import Finding, Report
-from rekord.health.rules.same_content import SameContent
 from rekord.health.scan import scan_file
 from rekord.testing import (
     bytes_list,
@@ -467,7 +466,7 @@ def test_what_goes_through_the_disk_finds_the_same(tmp_path):
 
 
 def test_memory_does_not_grow_with_the_records(tmp_path):
-    from rekord.health.keyed import KeyColumn, KeyedBatch
+    from rekord.health.key_columns import KeyColumn, KeyedBatch
 
     def peak_bytes(batches: int) -> int:
         rule = SameContent(lambda path: "train", memory_bytes=1 << 20)

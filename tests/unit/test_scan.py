@@ -10,10 +10,10 @@ import pytest
 
 from rekord import _core
 from rekord.health.finding import Finding, Report
-from rekord.health.keyed import KeyedBatch
+from rekord.health.key_columns import KeyedBatch
 from rekord.health.scan import scan_file
 from rekord.testing import corrupt_payload, entry, example, example_bytes, frames, sequence_bytes
-from rekord.testing.wire_strategies import ints
+from rekord.testing.strategies import ints
 
 PutFile = Callable[..., Path]
 

@@ -8,7 +8,7 @@ import pytest
 
 from rekord.errors import SchemaError
 from rekord.schema import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text
-from rekord.schema.refuse import near_miss
+from rekord.schema.messages import near_miss
 
 NAN = float("nan")
 INF = float("inf")
@@ -282,7 +282,7 @@ def test_bfloat16_rounds_like_ml_dtypes():
 
 
 def test_bfloat16_without_ml_dtypes_keeps_its_name(monkeypatch):
-    import rekord.schema.dtypes as dtypes
+    import rekord.schema.base as dtypes
 
     def missing(name):
         raise ImportError(name)

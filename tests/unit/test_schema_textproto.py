@@ -3,7 +3,7 @@
 import pytest
 
 from rekord.errors import SchemaError
-from rekord.schema.textproto import Message, Word, parse, printed
+from rekord.schema.interop.textproto import Message, Word, parse, printed
 
 
 @pytest.mark.parametrize(

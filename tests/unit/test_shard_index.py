@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.dataset import index_cache, shard_index
+from rekord.dataset import shard_index
 from rekord.dataset.index import Expected, index_path, offsets_file, open_index_file
-from rekord.dataset.index_cache import cache_folder, cached, clean, keep
+from rekord.dataset.shard_index import cache_folder, cached, clean, keep
 from rekord.testing import corrupt_length, corrupt_payload, example_bytes, frame_offsets, frames
 
 PAYLOADS = [example_bytes({"label": [i], "text": [b"row" * (i % 5)]}) for i in range(40)]
@@ -140,7 +140,7 @@ def test_old_entries_go_when_there_are_too_many(cache: Path, monkeypatch: pytest
     offsets = np.array(OFFSETS, np.uint32)
     for i in range(6):
         keep(f"/data/{i}.tfrecord", len(DATA), i, offsets, "none")
-    entries = {i: index_cache._entry(f"/data/{i}.tfrecord") for i in range(6)}
+    entries = {i: shard_index._entry(f"/data/{i}.tfrecord") for i in range(6)}
     for i, entry in entries.items():
         os.utime(str(entry), (1000 + i, 1000 + i))
     assert (
@@ -148,11 +148,11 @@ def test_old_entries_go_when_there_are_too_many(cache: Path, monkeypatch: pytest
     )  # used again, and so the youngest
     (cache / "x.unfinished").write_bytes(b"")
     os.utime(cache / "x.unfinished", (0, 0))
-    monkeypatch.setattr(index_cache, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(shard_index, "MOST_ENTRIES", 3)
     clean(str(cache))
     assert [i for i, entry in entries.items() if os.path.exists(str(entry))] == [0, 5]
     assert not (cache / "x.unfinished").exists()
-    monkeypatch.setattr(index_cache, "MOST_BYTES", 0)
+    monkeypatch.setattr(shard_index, "MOST_BYTES", 0)
     clean(str(cache), spare=str(entries[5]))
     assert [i for i, entry in entries.items() if os.path.exists(str(entry))] == [5]
 

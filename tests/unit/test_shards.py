@@ -18,13 +18,14 @@ import pytest
 
 import rekord as rk
 from rekord import _core
-from rekord.dataset import inflated, shard_index
+from rekord.dataset import shard_index
 from rekord.dataset.index import index_path
-from rekord.dataset.inflated import Blocks
+from rekord.dataset.readers import compressed
+from rekord.dataset.readers.compressed import Blocks
 from rekord.dataset.shards import Shards
-from rekord.schema.tfds import dataset_info
+from rekord.schema.interop.tfds import dataset_info
 from rekord.testing import corrupt_length, corrupt_payload, example_bytes, frames
-from rekord.testing.manifests import edit_manifest
+from rekord.testing.datasets import edit_manifest
 
 SCHEMA = rk.Schema({"id": rk.Int64(), "blob": rk.Bytes()})
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -124,7 +125,7 @@ def test_few_inflated_blocks_are_kept() -> None:
 def test_a_random_batch_holds_no_more_than_its_records_and_a_few_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inflated, "MOST_KEPT_BYTES", 3 << 20)
+    monkeypatch.setattr(compressed, "MOST_KEPT_BYTES", 3 << 20)
     data = written(tmp_path / "data", rows(800, 10_000), "zlib")
     shards = Shards([str(shard_of(data))])
     shards._blocks = Blocks(3 << 20)

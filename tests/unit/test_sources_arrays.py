@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.sources.arrays import columns, pandas
+from rekord.sources.arrays import columns, npy, npz, pandas
 from rekord.sources.base import is_parted
-from rekord.sources.numpy_files import npy, npz
 
 
 def chunks(source, part_bytes: int = 1 << 26) -> list:

@@ -8,14 +8,18 @@ import io
 import pickle
 import random
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 import rekord as rk
-from rekord.sources import delimited_survey, lines
+from rekord.sources import lines
 from rekord.sources.base import Row, is_parted
-from rekord.sources.delimited import csv
+from rekord.sources.csv import csv
+
+CSV_MODULE = sys.modules["rekord.sources.csv"]
+"""`rekord.sources.csv` is the function."""
 
 TRICKY = (
     "\ufeffname,remark,n\r\n"
@@ -313,7 +317,7 @@ def _read_in_blocks(source, block_bytes: int, monkeypatch) -> list[tuple]:
     def in_blocks(stream, rules, begin, *, head=b"", block_bytes=block_bytes):
         return real(stream, rules, begin, head=head, block_bytes=block_bytes)
 
-    monkeypatch.setattr("rekord.sources.delimited.row_blocks", in_blocks)
+    monkeypatch.setattr(CSV_MODULE, "row_blocks", in_blocks)
     return [row[1:] for row in rows(source)]
 
 
@@ -326,9 +330,9 @@ def test_rows_are_the_same_for_blocks_of_any_size(tmp_path, monkeypatch, block_b
 
 
 def test_of_a_large_source_samples_decide_and_what_differs_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(delimited_survey, "WHOLE_BYTES", 1000)
-    monkeypatch.setattr(delimited_survey, "FIRST_BYTES", 1000)
-    monkeypatch.setattr(delimited_survey, "SAMPLE_BYTES", 1)
+    monkeypatch.setattr(CSV_MODULE, "WHOLE_BYTES", 1000)
+    monkeypatch.setattr(CSV_MODULE, "FIRST_BYTES", 1000)
+    monkeypatch.setattr(CSV_MODULE, "SAMPLE_BYTES", 1)
     path = file(tmp_path, "n,t\n" + "1,x\n" * 20_000 + "007,x\n0x1F,x\nabc,x\n12,x\n")
     source = csv(path)
     assert source.facts().schema == rk.Schema({"n": rk.Int64(), "t": rk.Text()})
@@ -342,8 +346,8 @@ def test_of_a_large_source_samples_decide_and_what_differs_is_told(tmp_path, mon
 
 
 def test_samples_are_spread_over_a_large_source(tmp_path, monkeypatch):
-    monkeypatch.setattr(delimited_survey, "WHOLE_BYTES", 1000)
-    monkeypatch.setattr(delimited_survey, "FIRST_BYTES", 1000)
+    monkeypatch.setattr(CSV_MODULE, "WHOLE_BYTES", 1000)
+    monkeypatch.setattr(CSV_MODULE, "FIRST_BYTES", 1000)
     path = file(tmp_path, "n,t\n" + "1,x\n" * 20_000 + "abc,x\n")
     assert csv(path).facts().schema == rk.Schema({"n": rk.Text(), "t": rk.Text()})
 

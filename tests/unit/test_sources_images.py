@@ -13,8 +13,7 @@ import pytest
 from rekord.errors import RekordError
 from rekord.sources.base import Row, Source, full_path, is_parted
 from rekord.sources.image_csv import image_csv
-from rekord.sources.images import image_folder
-from rekord.sources.trees import pictures_below
+from rekord.sources.image_folder import image_folder, pictures_below
 
 Put = Callable[..., Path]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.sources import line_files, lines
+from rekord.sources import lines
 from rekord.sources.base import Row, is_parted
 from rekord.sources.jsonl import jsonl
 
@@ -175,7 +175,7 @@ def test_a_row_that_is_too_large_is_bad_and_the_others_go_on(tmp_path, monkeypat
     monkeypatch.setattr(lines, "MOST_ROW_BYTES", 100)
     monkeypatch.setattr(lines, "_HEAD_BYTES", 32)
     text = json.dumps({"a": "x" * 200_000})
-    monkeypatch.setattr(line_files, "row_blocks", _in_blocks(lines.row_blocks))
+    monkeypatch.setattr(lines, "row_blocks", _in_blocks(lines.row_blocks))
     source = jsonl(file(tmp_path, f'{{"a": "x"}}\n{text}\n{{"a": "y"}}\n'))
     assert told(source) == [(0, 1, {"a": "x"}), (1, 2, "E357"), (2, 3, {"a": "y"})]
 

@@ -12,8 +12,7 @@ import pytest
 
 from rekord.errors import RekordError
 from rekord.sources.base import Row, full_path
-from rekord.sources.segmentation import cityscapes, segmentation
-from rekord.sources.voc_segmentation import VOC, voc_segmentation
+from rekord.sources.segmentation import VOC, cityscapes, segmentation, voc_segmentation
 
 Put = Callable[..., Path]
 

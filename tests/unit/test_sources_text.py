@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.sources import line_files, lines
+from rekord.sources import lines
 from rekord.sources.base import Row, is_parted
-from rekord.sources.text import text
+from rekord.sources.lines import text
 
 
 def file(folder: Path, content: str | bytes, name: str = "lines.txt") -> Path:
@@ -71,7 +71,7 @@ def test_rows_are_the_same_for_any_parts_and_blocks(tmp_path, monkeypatch, seed)
     real = lines.row_blocks
     for block_bytes in (1, 2, 5):
         monkeypatch.setattr(
-            line_files, "row_blocks", lambda *given, size=block_bytes: real(*given, block_bytes=size)
+            lines, "row_blocks", lambda *given, size=block_bytes: real(*given, block_bytes=size)
         )
         assert [row[2:] for row in rows(source, 40)] == expected
 
@@ -146,7 +146,7 @@ def test_a_line_that_is_too_large_is_bad(tmp_path, monkeypatch):
     source = text(file(tmp_path, "one\n" + "x" * 5000 + "\ntwo\n"))
     source.facts()
     real = lines.row_blocks
-    monkeypatch.setattr(line_files, "row_blocks", lambda *given: real(*given, block_bytes=64))
+    monkeypatch.setattr(lines, "row_blocks", lambda *given: real(*given, block_bytes=64))
     assert [row[1:] for row in rows(source)] == [(0, 1, "one"), (1, 2, "E357"), (2, 3, "two")]
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rekord.errors import RekordError
-from rekord.schema.spec import (
+from rekord.schema.interop.spec_file import load_spec, spec_in
+from rekord.schema.interop.tf_spec import (
     FixedLen,
     FixedLenSequence,
     Partition,
@@ -19,7 +20,6 @@ from rekord.schema.spec import (
     record_keys,
     to_source,
 )
-from rekord.schema.spec_file import load_spec, spec_in
 
 LABEL = {"label": FixedLen((), "int64")}
 

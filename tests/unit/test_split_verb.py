@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.testing.sources import tree
+from rekord.testing.datasets import tree
 
 SCHEMA = rk.Schema(
     {"x": rk.Int64(), "who": rk.Text(), "label": rk.Label(3), "maybe": rk.Int64(optional=True)}

@@ -18,7 +18,7 @@ from rekord.health.finding import Report
 from rekord.health.stats import accumulate
 from rekord.health.stats.accumulate import Accumulator
 from rekord.health.stats.report import part_of
-from rekord.schema.tfds import features_from_schema, label_files
+from rekord.schema.interop.tfds import features_from_schema, label_files
 from rekord.testing import corrupt_payload, example_bytes, frames, sequence_bytes
 
 

@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import pytest
 
 import rekord as rk
-from rekord.health.stats.charts import escaped, histogram
-from rekord.health.stats.style import STYLE
+from rekord.report.charts import escaped, histogram
+from rekord.report.style import STYLE
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 HOSTILE = "\"><script>alert('x')</script><img src=https://evil.example/x onerror=alert(1)>\x00\u202e&amp;"

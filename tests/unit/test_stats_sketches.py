@@ -7,8 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekord.health.stats.distinct import TRACKED_KEYS, Distinct, Room, runs
-from rekord.health.stats.sketches import EXACT_VALUES, DistinctCount, Quantiles, spread
+from rekord.health.stats.numbers import (
+    EXACT_VALUES,
+    TRACKED_KEYS,
+    Distinct,
+    DistinctCount,
+    Quantiles,
+    Room,
+    runs,
+    spread,
+)
 
 SHARES = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]
 

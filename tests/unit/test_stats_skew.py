@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.health.stats.distinct import Room
-from rekord.health.stats.numbers import Numbers
-from rekord.health.stats.skew import jensen_shannon
+from rekord.health.stats.numbers import Numbers, Room
+from rekord.health.stats.report import jensen_shannon
 from rekord.testing import example_bytes
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rekord.errors import DatasetError, UsageError
-from rekord.storage.files import LOCAL, Entry, LocalStorage, Writable, read_error, write_error
+from rekord.storage.local import LOCAL, Entry, LocalStorage, Writable, read_error, write_error
 
 
 def test_a_file_is_read_in_pieces_from_anywhere(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_file_in_a_missing_folder_cannot_be_written(tmp_path: Path) -> None:
 def test_a_full_disk_says_how_much_is_missing() -> None:
     import io
 
-    from rekord.storage.files import _LocalWritable
+    from rekord.storage.local import _LocalWritable
 
     file: Writable = _LocalWritable("out/x.tfrecord", io.FileIO("/dev/full", "w"))
     with pytest.raises(DatasetError) as caught:

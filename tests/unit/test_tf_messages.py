@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rekord.codes import CODES
-from rekord.health.tf_messages import MESSAGES, explained
+from rekord.health.tensorflow.messages import MESSAGES, explained
 
 # (message, code, what the title says)
 TABLE = [

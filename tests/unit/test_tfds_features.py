@@ -11,8 +11,13 @@ import pytest
 import rekord as rk
 from rekord.errors import DatasetError, RekordError, UsageError
 from rekord.layouts.tfds import check_tfds, shard_name, tfds_files
-from rekord.schema.tfds import dataset_info, features_from_schema, label_files, read_tfds_folder
-from rekord.schema.tfds_features import schema_from_features
+from rekord.schema.interop.tfds import (
+    dataset_info,
+    features_from_schema,
+    label_files,
+    read_tfds_folder,
+    schema_from_features,
+)
 
 PREFIX = "tensorflow_datasets.core.features."
 

@@ -14,8 +14,7 @@ import pytest
 from training_rows import Row, Written, picture, refusal, split_of
 
 import rekord as rk
-from rekord.training.choose import choose
-from rekord.training.targets import check_target
+from rekord.training.choose import check_target, choose
 
 PAGES = Path(__file__).parents[2] / "docs" / "errors"
 

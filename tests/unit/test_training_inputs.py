@@ -17,8 +17,8 @@ from training_rows import Written, picture, refusal, split_of
 
 import rekord as rk
 from rekord.training.choose import choose
-from rekord.training.encoder import Encoder, Spec, Step
-from rekord.training.learning import learn
+from rekord.training.inputs import Encoder, Spec, Step
+from rekord.training.statistics import learn
 from rekord.training.task import Input, Task
 
 
@@ -505,8 +505,8 @@ def test_how_far_it_is_is_told_and_nothing_is_read_where_nothing_is_learned(writ
 
 
 def test_of_many_records_some_are_taken_with_equal_gaps(written, monkeypatch):
-    monkeypatch.setattr("rekord.training.learning.LEARNED_RECORDS", 10)
-    monkeypatch.setattr("rekord.training.survey.SURVEYED_RECORDS", 10)
+    monkeypatch.setattr("rekord.training.statistics.LEARNED_RECORDS", 10)
+    monkeypatch.setattr("rekord.training.task.SURVEYED_RECORDS", 10)
     told: list[tuple[int, int]] = []
     split = written([{"x": float(i), "label": i // 7 % 2} for i in range(95)])
     encoder = encoder_of(split, progress=lambda done, of: told.append((done, of)))

@@ -11,7 +11,7 @@ import pytest
 
 import rekord as rk
 from rekord.training import run
-from rekord.training.place import prepared, usual_folder
+from rekord.training.checkpoint import prepared, usual_folder
 
 SCHEMA = rk.Schema({"x": rk.Float32(shape=(2,)), "label": rk.Label(2)})
 

@@ -14,12 +14,20 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from rekord.health.stats.style import STYLE
-from rekord.training.report import page, snippet
-from rekord.training.report_charts import Curve, curves, time_bar
-from rekord.training.report_classes import class_table, confused_pairs, matrix_table
-from rekord.training.report_style import STYLE as MORE_STYLE
-from rekord.training.report_words import blind, dataset_name, figure, learned
+from rekord.report.charts import Curve, curves, time_bar
+from rekord.report.style import STYLE
+from rekord.report.style import TRAINING_STYLE as MORE_STYLE
+from rekord.training.report import (
+    blind,
+    class_table,
+    confused_pairs,
+    dataset_name,
+    figure,
+    learned,
+    matrix_table,
+    page,
+    snippet,
+)
 from rekord.training.result import Epoch, Trained
 from rekord.training.task import Input, Task
 

@@ -8,8 +8,8 @@ import pytest
 
 import rekord as rk
 from rekord.errors import RekordError
-from rekord.transforms.numbers_learned import Moments
-from rekord.transforms.one_column import Numbers
+from rekord.transforms.base import Numbers
+from rekord.transforms.numeric import Moments
 
 t = rk.transforms
 

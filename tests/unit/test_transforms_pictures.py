@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 import rekord as rk
-from rekord.codec.masks import Ids
-from rekord.codec.pixels import image_pixels, mask_ids
+from rekord.codec.images.decode import image_pixels, mask_ids
+from rekord.codec.images.store import Ids
 from rekord.transforms import chain, crop, decode, encode, grayscale, normalize, resize
 
 RNG = np.random.default_rng(20)

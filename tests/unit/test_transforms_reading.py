@@ -15,7 +15,7 @@ from PIL import Image
 import rekord as rk
 from rekord import transforms as T
 from rekord.testing import corrupt_payload
-from rekord.testing.manifests import edit_manifest
+from rekord.testing.datasets import edit_manifest
 
 RNG = np.random.default_rng(5)
 LAYOUT = rk.layouts.deeplab(classes=5)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 import rekord as rk
 from rekord.errors import RekordError
-from rekord.transforms import vocabularies, words
-from rekord.transforms.hashed import bucket_of
-from rekord.transforms.words import splitting
+from rekord.transforms import vocabularies
+from rekord.transforms.vocabularies import bucket_of, splitting
 
 t = rk.transforms
 
@@ -52,7 +51,7 @@ def test_words_are_letters_digits_and_their_marks(text, found):
 
 @given(st.text(alphabet=st.characters(exclude_categories=("Cs",)) | st.sampled_from("ab 'é’\u0301ि,_1")))
 def test_the_fast_ways_to_words_find_what_the_slow_one_finds(text):
-    assert splitting("words", False)(text) == words._find_marked()(text)
+    assert splitting("words", False)(text) == vocabularies._find_marked()(text)
 
 
 def test_white_space_keeps_what_stands_between_it():
@@ -276,7 +275,7 @@ def test_words_are_counted_where_their_hash_says():
 
 
 def test_more_words_than_can_be_counted_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(words, "MOST_WORDS", 10)
+    monkeypatch.setattr(vocabularies, "MOST_WORDS", 10)
     rows = [{"x": " ".join(f"w{i}" for i in range(n))} for n in (5, 10, 11)]
     found = refused(rk.write, rows, tmp_path / "out", transforms=[t.tokenize("x")], progress=False, workers=1)
     assert found.code == "U692"

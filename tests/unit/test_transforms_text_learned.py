@@ -13,11 +13,10 @@ from rekord.dataset.manifest import read_manifest
 from rekord.errors import RekordError
 from rekord.sources.rows import RowsSource
 from rekord.testing import Crash, FaultyStorage
-from rekord.testing.conversions import conversion, converted, cut_small, strays
-from rekord.transforms.tf_idf import Tfidf
-from rekord.transforms.tokenizer_files import TokenizerFile
-from rekord.transforms.tokens import Tokenize
-from rekord.verbs import learn
+from rekord.testing.datasets import conversion, converted, cut_small, strays
+from rekord.transforms.text_vectors import Tfidf
+from rekord.transforms.token_ids import Tokenize, TokenizerFile
+from rekord.verbs import fit_transforms
 
 t = rk.transforms
 
@@ -67,7 +66,7 @@ def test_a_vocabulary_holds_the_most_frequent_words_and_those_alike_by_the_alpha
 
 @pytest.mark.parametrize("mapped", [False, True])
 def test_any_number_of_workers_learns_and_writes_the_same(tmp_path, monkeypatch, mapped):
-    monkeypatch.setattr(learn, "_LEAST_PART_BYTES", 2000)
+    monkeypatch.setattr(fit_transforms, "_LEAST_PART_BYTES", 2000)
     source = jsonl(tmp_path / "rows.jsonl", texts(300))
 
     def also(row):
@@ -422,20 +421,20 @@ def test_an_error_while_reading_names_the_record(tmp_path):
 
 
 def test_parts_may_be_seen_elsewhere_and_in_any_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(learn, "_LEAST_PART_BYTES", 2000)
+    monkeypatch.setattr(fit_transforms, "_LEAST_PART_BYTES", 2000)
     source = jsonl(tmp_path / "rows.jsonl", texts(200))
     steps = [t.tfidf("text", 12, into="v", keep=True), t.tokenize("text", size=9), t.standardize("n")]
     options = {"transforms": steps, "split": {"train": 0.7, "val": 0.3}}
     first = conversion(source, tmp_path / "out", options).job.layout.options()
     seen = []
 
-    class Backwards(learn.Workers):
+    class Backwards(fit_transforms.Workers):
         def run(self, function, inline, calls, **_):
             seen.append(len(calls))
             for i, arguments in reversed(calls):
                 yield i, pickle.loads(pickle.dumps(function(*arguments)))
 
-    monkeypatch.setattr(learn, "Workers", Backwards)
+    monkeypatch.setattr(fit_transforms, "Workers", Backwards)
     second = conversion(source, tmp_path / "out", {**options, "workers": 3}).job.layout.options()
     assert first == second
     assert min(seen) > 3

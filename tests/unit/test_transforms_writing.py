@@ -16,7 +16,7 @@ import rekord as rk
 from rekord import transforms as T
 from rekord.cli.main import run
 from rekord.dataset.manifest import read_manifest
-from rekord.testing.conversions import conversion, converted, cut_small
+from rekord.testing.datasets import conversion, converted, cut_small
 from rekord.testing.storage import Crash, FaultyStorage
 from rekord.verbs.forecast import forecast
 

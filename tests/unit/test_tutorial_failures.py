@@ -91,9 +91,9 @@ def test_a_label_without_a_value_is_seen_in_the_file_alone(put_records: PutFile)
 
 @pytest.mark.slow
 def test_a_finding_is_given_out_before_the_pass_has_ended(put_file: PutFile, tmp_path: Path) -> None:
-    from rekord.health.check import checked
+    from rekord.health.check.run import checked
+    from rekord.health.dataset_files import look_at
     from rekord.health.finding import Report
-    from rekord.health.place import look_at
     from rekord.testing import corrupt_payload, frames
 
     for shard in range(40):

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.dataset.lazy_schema import LazySchema
-from rekord.dataset.selection import Selection, all_numbers, cut, digest_of, numbers_at, selected
+from rekord.dataset.infer import LazySchema
+from rekord.dataset.samplers import Selection, all_numbers, cut, digest_of, numbers_at, selected
 from rekord.dataset.shards import Shards
 from rekord.testing import example_bytes, frames
 
@@ -213,8 +213,8 @@ def test_a_split_of_a_thousand_shards_pickles_as_its_paths() -> None:
 def test_no_number_of_batches_ahead_begins_more_than_some_thousands(
     split: rk.Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rekord.dataset.decoding._MOST_PREFETCH", 5)
-    monkeypatch.setattr("rekord.dataset.decoding._MOST_THREADS", 2)
+    monkeypatch.setattr("rekord.dataset.readers.sequential._MOST_PREFETCH", 5)
+    monkeypatch.setattr("rekord.dataset.readers.sequential._MOST_THREADS", 2)
     batches = iter(split.batches(1, shuffle=True, threads=10**9, prefetch=10**9))
     next(batches)
     work = batches._reading._work  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ import pytest
 
 import rekord as rk
 from rekord.cli.main import run
-from rekord.schema.tfds import features_from_schema
+from rekord.schema.interop.tfds import features_from_schema
 from rekord.testing import corrupt_payload, example_bytes, frames, length_delimited, tag, wire
 
 EXAMPLE = example_bytes({"label": [3], "name": [b"cat"]})

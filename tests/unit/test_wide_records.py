@@ -12,9 +12,9 @@ import pytest
 
 import rekord as rk
 from rekord.cli.main import run
-from rekord.cli.query_table import SHOWN_COLUMNS
+from rekord.cli.query_output import SHOWN_COLUMNS
 from rekord.errors import UsageError
-from rekord.feeds import sql_answer
+from rekord.feeds.sql import answer
 from rekord.testing import damage, wire
 
 pytestmark = pytest.mark.slow
@@ -171,7 +171,7 @@ def test_json_shows_every_feature(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_leaf_of_a_parquet_file_belongs_to_the_longest_column_that_fits() -> None:
-    from rekord.verbs.exports.tables import _top
+    from rekord.verbs.export.tables import _top
 
     columns = {"a", "a.b", "c.d"}
     assert [
@@ -213,7 +213,7 @@ def test_stats_say_why_records_with_too_many_keys_are_not_counted(
 def test_a_query_over_too_many_columns_names_the_ones_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_answer, "MOST_COLUMNS", FEW - 1)
+    monkeypatch.setattr(answer, "MOST_COLUMNS", FEW - 1)
     path = record_file(tmp_path, FEW)
     assert rk.query(path, "select key_000000 from records").to_pydict() == {"key_000000": [1, 1]}
     assert rk.query(path, "select count(*) as n from records").to_pydict() == {"n": [2]}

@@ -14,13 +14,20 @@ import pyarrow as pa
 import pytest
 
 import rekord as rk
-from rekord.engines import convert
-from rekord.engines.journal import Lock
+from rekord.conversion import driver
+from rekord.conversion.staging import Lock
 from rekord.errors import RekordError
 from rekord.schema import Int64, Label, Schema, Text
 from rekord.testing import Crash, FaultyStorage
-from rekord.testing.conversions import converted, cut_small, never_wait_for_disks, strays
-from rekord.testing.sources import NumberedFiles, numbered_lines, tree
+from rekord.testing.datasets import (
+    NumberedFiles,
+    converted,
+    cut_small,
+    never_wait_for_disks,
+    numbered_lines,
+    strays,
+    tree,
+)
 
 PAGES = Path(__file__).parents[2] / "docs" / "errors"
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -346,7 +353,7 @@ def test_an_interrupt_keeps_what_is_finished(
 ) -> None:
     cut_small(monkeypatch, part_bytes=600)
     converted(NumberedFiles(str(root)), tmp_path / "whole" / "data", {"shuffle": True})
-    real, done = convert.write_shard, []
+    real, done = driver.write_shard, []
 
     def interrupting(*arguments: Any) -> Any:
         if done:
@@ -357,7 +364,7 @@ def test_an_interrupt_keeps_what_is_finished(
     out = tmp_path / "data"
     options = {"shuffle": True, "shards": 3}
     with monkeypatch.context() as patch:
-        patch.setattr(convert, "write_shard", interrupting)
+        patch.setattr(driver, "write_shard", interrupting)
         with pytest.raises(KeyboardInterrupt):
             converted(NumberedFiles(str(root)), out, options)
     assert not out.exists()

@@ -15,8 +15,15 @@ import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.errors import RekordError
 from rekord.schema import Float32, Int64, Schema
-from rekord.testing.conversions import converted, cut_small, never_wait_for_disks, strays
-from rekord.testing.sources import NumberedFiles, numbered_lines, tree
+from rekord.testing.datasets import (
+    NumberedFiles,
+    converted,
+    cut_small,
+    never_wait_for_disks,
+    numbered_lines,
+    strays,
+    tree,
+)
 
 SCHEMA = Schema({"a": Int64()})
 

@@ -12,8 +12,8 @@ import pytest
 SCRIPT = """
 import sys
 import rekord as rk
-from rekord.testing.conversions import converted, cut_small, never_wait_for_disks
-from rekord.testing.sources import Generated, PeakMemory
+from rekord.testing.datasets import converted, cut_small, never_wait_for_disks
+from rekord.testing.datasets import Generated, PeakMemory
 
 class Patch:
     setattr = staticmethod(setattr)

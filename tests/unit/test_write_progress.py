@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import rekord as rk
-from rekord.engines.journal import Staging
-from rekord.engines.progress import Counts, Tally, counted
+from rekord.conversion.progress import Counts, Tally, counted
+from rekord.conversion.staging import Staging
 from rekord.verbs.progress import Progress, Step
 
 
@@ -179,7 +179,7 @@ def test_a_tally_that_cannot_be_kept_ends_nothing(tmp_path: Path) -> None:
     # A page of a mapped file that the disk has no room for ends the process, as one beyond its end does.
     program = (
         "import os, sys\n"
-        "from rekord.engines.progress import Tally, counted\n"
+        "from rekord.conversion.progress import Tally, counted\n"
         "tally = Tally(sys.argv[1])\n"
         "for name in os.listdir(sys.argv[1]): os.truncate(os.path.join(sys.argv[1], name), 0)\n"
         "tally.rows(1, 2, 3)\n"
@@ -196,7 +196,7 @@ def test_a_tally_that_cannot_be_kept_ends_nothing(tmp_path: Path) -> None:
 def test_rows_are_counted_while_a_slow_function_makes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    monkeypatch.setattr("rekord.engines.encoding._HEAR_SECONDS", 0.0)
+    monkeypatch.setattr("rekord.conversion.encode_rows._HEAR_SECONDS", 0.0)
     seen: list[int] = []
 
     def look(row: Any) -> Any:

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.engines.splits import split_rule
+from rekord.conversion.splits import split_rule
 from rekord.errors import RekordError
 from rekord.schema import Int64, Label, Schema, Text
-from rekord.testing.conversions import converted, cut_small, never_wait_for_disks
-from rekord.testing.sources import NumberedFiles, numbered_lines
+from rekord.testing.datasets import NumberedFiles, converted, cut_small, never_wait_for_disks, numbered_lines
 
 RATIOS = {"train": 0.7, "val": 0.2, "test": 0.1}
 SCHEMA = Schema({"a": Int64(), "label": Label(5), "who": Text()})

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekord.cli import out as output
-from rekord.cli import shared_options as shared
+from rekord.cli import console as output
+from rekord.cli import options as shared
 from rekord.cli import write_options as options
-from rekord.cli.endings import resumable
-from rekord.cli.render import clean, count, cut, duration
+from rekord.cli.console import clean, cut
+from rekord.cli.exit_handling import resumable
 from rekord.errors import error
+from rekord.report.formatting import count, duration
 
 if TYPE_CHECKING:
-    from rekord.verbs.balance_prepare import Balancing
+    from rekord.verbs.balance.balance import Balancing
 
 _SHOWN_CLASSES = 20
 
@@ -74,7 +75,7 @@ def balance(
     With copies, fewer records, or new ones, in each split on its own. IN stays as it is. Exit code 1 where a record
     is damaged.
     """
-    from rekord.verbs.balance_prepare import Asked, prepare_balance
+    from rekord.verbs.balance.balance import Asked, prepare_balance
 
     began = time.perf_counter()
     asked = Asked(

@@ -11,23 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekord.cli import out
-from rekord.cli.render import (
-    Piece,
-    byte_size,
-    clean,
-    count,
-    cut,
-    detail_lines,
-    duration,
-    shown_below,
-    whole_number,
-)
+from rekord.cli import console
+from rekord.cli.console import Piece, clean, cut, detail_lines, shown_below, whole_number
+from rekord.report.formatting import byte_size, count, duration
 
 if TYPE_CHECKING:
     from rekord.health.finding import Finding, Report
     from rekord.schema import Schema
-    from rekord.storage.files import Readable
+    from rekord.storage.local import Readable
 
 DETAILED_FINDINGS = 10
 """So many findings are shown with all that is known; a person reads no more of that."""
@@ -78,14 +69,14 @@ def check(
 ) -> int:
     """Say what is wrong, and where. Every record is read. Exit code 1 where there is an error."""
     from rekord.cli import write_options
-    from rekord.health import check as health
+    from rekord.health.check import run as health
 
     declared = write_options.schema(schema)
     path: str | list[str] = paths[0] if len(paths) == 1 else paths
     if as_json:
         listed = health.MAX_FINDINGS if max_findings is None else max_findings
         report = health.check(path, declared, max_findings=listed)
-        out.say_json(report.to_dict())
+        console.say_json(report.to_dict())
     else:
         report = check_aloud(path, declared, max_findings=max_findings)
     if report.unreadable:
@@ -97,10 +88,10 @@ def check_aloud(
     path: str | list[str], schema: Schema | None = None, *, max_findings: int | None = None
 ) -> Report:
     """Check files and say each finding when it is met, then the sum of it."""
-    from rekord.cli.progress import Progress
-    from rekord.health.check import checked
+    from rekord.cli.console import Progress
+    from rekord.health.check.run import checked
+    from rekord.health.dataset_files import look_at
     from rekord.health.finding import Report
-    from rekord.health.place import look_at
 
     report = Report()
     place = look_at(path)
@@ -117,7 +108,7 @@ def check_aloud(
             if lines:
                 with progress.aside():
                     _say_lines(lines)
-                    out.flush()
+                    console.flush()
     _say_lines(listing.unlisted_lines())
     _say_lines(listing.summary(report, time.perf_counter() - began, doctor=clean(shlex.join(given))))
     return report
@@ -259,14 +250,14 @@ class Listing:
 
 def _say_lines(lines: list[list[Piece]]) -> None:
     for line in lines:
-        out.say(*line)
+        console.say(*line)
 
 
 def _lost_one_record(finding: Finding) -> bool:
     """Whether a record, or the end of the file, stands right behind the one that is damaged."""
     from rekord._core import FRAMING_BYTES, header_agrees
     from rekord.errors import RekordError
-    from rekord.storage.files import LOCAL
+    from rekord.storage.local import LOCAL
 
     if finding.code != "F102" or finding.path is None or finding.offset is None:
         return False

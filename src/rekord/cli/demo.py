@@ -6,17 +6,313 @@ import os
 import shlex
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Annotated
 
 import typer
 
-from rekord.cli import out
-from rekord.cli.demo_tour import STEPS, Tour
-from rekord.cli.render import clean, count, duration
-from rekord.errors import error
+from rekord.cli import console
+from rekord.cli.console import Piece, clean
+from rekord.errors import UsageError, error
 from rekord.location import Location
+from rekord.report.formatting import byte_size, count, duration
+
+SCENES, SIGNS = 240, 600
+SHARDS = 4
+# Where the tour works. All of it lies in one folder, which is the current one meanwhile.
+PHOTOS, DEEPLAB, SIGN_PHOTOS, SIGN_RECORDS = "scenes", "deeplab", "signs", "signs-dataset"
+BROKEN, SALVAGED, MENDED = "broken", "salvaged", "mended"
+FLIPPED_SHARD, FLIPPED_RECORD, FLOAT_SHARD, CUT_SHARD = 1, 7, 2, 3
+BATCH_SIZE, SEED, STOP_AFTER = 32, 7, 3
+
+_TABLE_WIDTH = 80
+_SHOWN_OF_THE_DOCTOR = ("where", "likely", "do", "tf says")
+
+
+@dataclass(slots=True)
+class Tour:
+    """Where the tour happens, and how far it is."""
+
+    place: str
+    train: bool = True
+    steps: int = field(default=0, init=False)
+
+    def step(self, title: str) -> None:
+        """Announce what happens next."""
+        self.steps += 1
+        if self.steps > 1:
+            console.say()
+        console.say((f"{self.steps}. {title}", "bold"))
+
+    def show(self, *commands: str) -> None:
+        """The commands that do the same."""
+        for command in commands:
+            console.say((command, "cyan"))
+        console.flush()
+
+
+def draw(tour: Tour) -> None:
+    """Raw data as people have it: images beside masks, and a folder for each class."""
+    from rekord.cli.demo_data import OBJECT_CLASSES, SCENE_CLASSES, draw_objects, draw_scenes
+
+    tour.step(f"Draw {count(SCENES, 'landscape')} with masks, and {count(SIGNS, 'sign')}")
+    tour.show(f"$ cd {shlex.quote(clean(tour.place))}")
+    began = time.perf_counter()
+    scene_bytes = draw_scenes(PHOTOS, SCENES)
+    console.say(f"{PHOTOS}/images, {PHOTOS}/masks: {byte_size(scene_bytes)}, {', '.join(SCENE_CLASSES)}")
+    sign_bytes = draw_objects(SIGN_PHOTOS, SIGNS)
+    took = duration(time.perf_counter() - began)
+    console.say(f"{SIGN_PHOTOS}/*: {byte_size(sign_bytes)}, {', '.join(OBJECT_CLASSES)}; both in {took}")
+
+
+def write_scenes(tour: Tour) -> None:
+    """The main job: raw data becomes a dataset in one command."""
+    from rekord.cli.demo_data import SCENE_CLASSES
+    from rekord.cli.write import write
+
+    classes, split = len(SCENE_CLASSES), "train=0.8,val=0.2"
+    tour.step("Write them as DeepLab reads them, in parallel: every pixel of a mask is checked")
+    tour.show(
+        f"$ rekord write {PHOTOS} {DEEPLAB} --layout deeplab --classes {classes} --split {split} \\",
+        f"    --shuffle --shards {SHARDS} --workers 2",
+    )
+    _finish(
+        write(
+            PHOTOS,
+            DEEPLAB,
+            layout="deeplab",
+            classes=str(classes),
+            split=split,
+            shuffle=True,
+            shards=SHARDS,
+            workers=2,
+        )
+    )
+
+
+def look_at_scenes(tour: Tour) -> None:
+    """Every length, checksum, message, picture and mask is verified; then what each feature holds."""
+    from rekord.cli.check import check_aloud
+
+    tour.step("Check every byte of it, and see what it holds (a part of the statistics)")
+    tour.show(f"$ rekord check {DEEPLAB}")
+    check_aloud(DEEPLAB)
+    tour.show(f"$ rekord stats {DEEPLAB}")
+    heading, table, *_, alike = _stats_blocks(DEEPLAB)
+    _say_lines([*heading, *table, *alike])
+
+
+def write_signs(tour: Tour) -> None:
+    """Classification, with as many of each class in each split."""
+    from rekord.cli.write import write
+
+    tour.step("The same for classes: a folder each (0 is the background, as in TensorFlow's image models)")
+    split = "train=0.8,val=0.2"
+    tour.show(f"$ rekord write {SIGN_PHOTOS} {SIGN_RECORDS} --split {split} --stratify label --shuffle")
+    _finish(write(SIGN_PHOTOS, SIGN_RECORDS, split=split, stratify="label", shuffle=True))
+    tour.show(f"$ rekord stats {SIGN_RECORDS}")
+    _say_lines(_stats_blocks(SIGN_RECORDS)[2])
+
+
+def break_copy(tour: Tour) -> None:
+    """Three things that happen to files: a bit flips, a copy is not finished, another pipeline wrote a shard."""
+    from rekord.cli.demo_data import save
+    from rekord.dataset.read import record_files
+    from rekord.testing.damage import frame_offsets
+
+    tour.step("Copy the shards, and break three of them")
+    for path in record_files(DEEPLAB):
+        name = os.path.basename(path)
+        with open(path, "rb") as file:
+            data = bytearray(file.read())
+        begins = [*frame_offsets(bytes(data)), len(data)]
+        if name == _shard(FLIPPED_SHARD):
+            at = (begins[FLIPPED_RECORD] + begins[FLIPPED_RECORD + 1]) // 2
+            data[at] ^= 1
+            console.say(f"{name}: flipped one bit of byte {at:,}")
+        elif name == _shard(CUT_SHARD):
+            lost_bytes = (begins[-1] - begins[-2]) // 2
+            del data[-lost_bytes:]
+            console.say(f"{name}: cut off the last {count(lost_bytes, 'byte')}")
+        if name == _shard(FLOAT_SHARD):
+            written = _write_float_heights(path, os.path.join(BROKEN, name))
+            console.say(f"{name}: wrote the heights of its {count(written, 'record')} as floats")
+        else:
+            save(os.path.join(BROKEN, name), bytes(data))
+
+
+def ask_the_doctor(tour: Tour) -> None:
+    """Why the copy is broken, what to do, and what TensorFlow will say of it."""
+    from rekord.cli.console import shown_below
+    from rekord.cli.doctor import said
+    from rekord.health.dataset_files import look_at
+    from rekord.health.doctor.run import doctor_place
+    from rekord.health.finding import Report
+
+    tour.step("Ask why training would fail on it (evidence left out here)")
+    tour.show(f"$ rekord doctor {BROKEN}")
+    place, report = look_at(BROKEN), Report()
+    found = doctor_place(place, asked=BROKEN, report=report)
+    lines = said(found, shown_below(BROKEN, place.paths), report.payload_bytes)
+    _say_lines([line for line in lines if _is_essential(line)])
+
+
+def salvage_copy(tour: Tour) -> None:
+    """Everything that is intact, mended as the doctor said, compared with what was written."""
+    from rekord.cli.salvage import salvage
+    from rekord.dataset.read import records
+    from rekord.verbs.rewrite.rewrite import rewrite
+
+    tour.step("Get every intact record back, and mend the floats")
+    tour.show(f"$ rekord salvage {BROKEN} {SALVAGED}")
+    salvage(BROKEN, SALVAGED)
+    tour.show(f"$ rekord rewrite {SALVAGED} {MENDED} --cast image/height=int64")
+    rewrite(SALVAGED, MENDED, cast={"image/height": "int64"}, progress=False)
+    written, mended = Counter(records(DEEPLAB)), Counter(records(MENDED))
+    same = (written & mended).total()
+    console.say(
+        f"compared with {DEEPLAB}: ",
+        (f"{same:,} of {mended.total():,} records are byte for byte what was written", "bold"),
+        f", {written.total() - same:,} are lost",
+    )
+
+
+def read_batches(tour: Tour) -> None:
+    """A new order each epoch, and a place in it that can be saved."""
+    from rekord.dataset.dataset import open as open_dataset
+
+    options = f"{BATCH_SIZE}, shuffle=True, seed={SEED}, decode=True"
+    tour.step("Read shuffled batches, stop in the middle of an epoch, and go on")
+    tour.show(f'>>> batches = rekord.open("{DEEPLAB}")["train"].batches({options})')
+    train = open_dataset(DEEPLAB)["train"]
+    batches = train.batches(BATCH_SIZE, shuffle=True, seed=SEED, decode=True)
+    epochs: list[list[str]] = []
+    for number in range(2):
+        began = time.perf_counter()
+        names: list[str] = []
+        for batch in batches:
+            names += batch["filename"].tolist()
+        per_second = len(names) / (time.perf_counter() - began)
+        epochs.append(names)
+        console.say(
+            f"epoch {number}: {', '.join(names[:3])}, … {len(set(names)):,} different ones of {len(names):,}, "
+            f"{per_second:,.0f}/s as pixels"
+        )
+    console.say(f"  image {batch['image'].dtype} {batch['image'].shape[1:]}, mask {batch['mask'].shape[1:]}")
+    tour.show(">>> state = batches.state_dict(); …; again.load_state_dict(state)")
+    stopped = train.batches(BATCH_SIZE, shuffle=True, seed=SEED, columns=["filename"])
+    consumed = sum(len(batch["filename"]) for batch in islice(stopped, STOP_AFTER))
+    again = train.batches(BATCH_SIZE, shuffle=True, seed=SEED, columns=["filename"])
+    again.load_state_dict(stopped.state_dict())
+    rest = [name for batch in again for name in batch["filename"].tolist()]
+    agree = sum(a == b for a, b in zip(rest, epochs[0][consumed:], strict=False))
+    console.say(
+        f"stopped after {consumed:,} records: the other {len(rest):,} come, {agree:,} of them as without the stop"
+    )
+
+
+def train_models(tour: Tour) -> None:
+    """A small model on each dataset, if there is anything to train with."""
+    from rekord.cli.console import quiet_start
+    from rekord.training.model import load_keras
+
+    tour.step("Train a small model on each")
+    if not tour.train:
+        console.say("left out: --no-train")
+        return
+    try:
+        with quiet_start():
+            load_keras()
+    except UsageError as failure:
+        console.say(f"left out: {failure.what}")
+        console.say(f"  do        {failure.do}")
+        return
+    _train(tour, SIGN_RECORDS, epochs=6)
+    _train(tour, DEEPLAB, epochs=4, image_size="64", batch_size=8)
+
+
+STEPS = (
+    draw,
+    write_scenes,
+    look_at_scenes,
+    write_signs,
+    break_copy,
+    ask_the_doctor,
+    salvage_copy,
+    read_batches,
+    train_models,
+)
+
+
+def _train(
+    tour: Tour, dataset: str, *, epochs: int, image_size: str | None = None, batch_size: int = 32
+) -> None:
+    from rekord.cli.train import train
+
+    options = f" --epochs {epochs}"
+    options += f" --image-size {image_size} --batch-size {batch_size}" if image_size else ""
+    tour.show(f"$ rekord train {dataset}{options}")
+    _finish(train(dataset, epochs=epochs, image_size=image_size, batch_size=batch_size))
+
+
+def _finish(exit_code: int) -> None:
+    """The tour ends where a verb failed, which has said why, or was interrupted."""
+    if exit_code == 130:
+        raise KeyboardInterrupt
+    if exit_code:
+        raise typer.Exit(exit_code)
+
+
+def _shard(number: int) -> str:
+    return f"train-{number:05}-of-{SHARDS:05}.tfrecord"
+
+
+def _write_float_heights(source: str, target: str) -> int:
+    """A shard as a program writes it that computes heights by division; how many records it has."""
+    from rekord.codec.decode import decode
+    from rekord.dataset.dataset import open as open_dataset
+    from rekord.dataset.read import records
+    from rekord.dataset.writer import Writer
+    from rekord.schema import Float32, Schema
+
+    declared = open_dataset(DEEPLAB).schema
+    other = Schema({**{name: declared[name] for name in declared}, "height": Float32(key="image/height")})
+    rows = [decode(payload, declared) for payload in records(source)]
+    with Writer(target, other) as writer:
+        for row in rows:
+            writer.write(row)
+    return len(rows)
+
+
+def _stats_blocks(path: str) -> list[list[list[Piece]]]:
+    """What `rekord stats` says, in the parts that blank lines set apart."""
+    from rekord.cli.stats import lines
+    from rekord.health.stats.run import stats
+
+    blocks: list[list[list[Piece]]] = [[]]
+    for line in lines(stats(path), _TABLE_WIDTH):
+        if line:
+            blocks[-1].append(line)
+        else:
+            blocks.append([])
+    return blocks
+
+
+def _is_essential(line: list[Piece]) -> bool:
+    """Whether a line of the doctor names an illness, or says where it is, why, and what to do."""
+    label = line[1][0].strip() if len(line) > 1 and isinstance(line[1], tuple) else None
+    if label is None:
+        return bool(line) and not str(line[0]).startswith("next:")
+    return label.startswith(_SHOWN_OF_THE_DOCTOR)
+
+
+def _say_lines(lines: list[list[Piece]]) -> None:
+    for line in lines:
+        console.say(*line)
 
 
 def demo(
@@ -43,10 +339,10 @@ def demo(
             for step in STEPS:
                 step(tour)
     except KeyboardInterrupt:
-        out.tell(f"interrupted: {kept}")
+        console.tell(f"interrupted: {kept}")
         return 130
-    out.say()
-    out.say(f"that was all, in {duration(time.perf_counter() - began)}: {kept}")
+    console.say()
+    console.say(f"that was all, in {duration(time.perf_counter() - began)}: {kept}")
     return 0
 
 
@@ -56,7 +352,7 @@ def _place(folder: str | None) -> Iterator[str]:
         with _temporary_folder() as place:
             yield place
         return
-    from rekord.storage.files import LOCAL
+    from rekord.storage.local import LOCAL
 
     if os.path.lexists(folder):
         _refuse_what_is_not_empty(folder)
@@ -87,7 +383,7 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _refuse_what_is_not_empty(folder: str) -> None:
-    from rekord.storage.files import LOCAL
+    from rekord.storage.local import LOCAL
 
     if LOCAL.stat(folder).kind != "folder":
         found = "something that is no folder"

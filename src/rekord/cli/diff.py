@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekord.cli import out
-from rekord.cli.render import Piece, byte_size, clean, count, cut, duration, shown_below
+from rekord.cli import console
+from rekord.cli.console import Piece, clean, cut, shown_below
+from rekord.report.formatting import byte_size, count, duration
 
 if TYPE_CHECKING:
-    from rekord.health.diff_examples import Example, RecordPlace
-    from rekord.health.diff_report import Diff
+    from rekord.health.diff.report import Diff, Example, RecordPlace
     from rekord.health.finding import Report
 
 LISTED = 10
@@ -39,9 +39,8 @@ def diff(
     """Say what changed between two datasets. Exit code 1 where something did."""
     from contextlib import nullcontext
 
-    from rekord.cli.progress import Progress
-    from rekord.health.diff_compare import compare_sides
-    from rekord.health.diff_sides import open_side
+    from rekord.cli.console import Progress
+    from rekord.health.diff.run import compare_sides, open_side
     from rekord.health.finding import Report
 
     one, other = open_side(a), open_side(b)
@@ -51,11 +50,11 @@ def diff(
     with watched:
         found = compare_sides(one, other, key=key, read=read, report=report)
     if as_json:
-        out.say_json(found.to_dict())
+        console.say_json(found.to_dict())
     else:
         names = shown_below(a, one.files) | shown_below(b, other.files)
         for line in lines_of(found, names, report, time.perf_counter() - began):
-            out.say(*line)
+            console.say(*line)
     if found.unreadable:
         return 3
     return 0 if found.same else 1
@@ -124,7 +123,7 @@ def _splits(found: Diff) -> list[list[Piece]]:
 
 
 def _schema(found: Diff) -> list[list[Piece]]:
-    from rekord.health.diff_schema import described
+    from rekord.health.diff.report import described
 
     schema = found.schema
     lines: list[list[Piece]] = []

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekord.cli import out
-from rekord.cli.render import Piece, byte_size, clean, count, cut, detail_lines, shown_below
+from rekord.cli import console
+from rekord.cli.console import Piece, clean, cut, detail_lines, shown_below
+from rekord.report.formatting import byte_size, count
 
 if TYPE_CHECKING:
-    from rekord.health.diagnosis import Diagnoses, Diagnosis, Parsed
+    from rekord.health.doctor.diagnosis import Diagnoses, Diagnosis, Parsed
 
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _SEVERITIES = ("error", "warning", "note")
@@ -34,10 +35,10 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Say why it is wrong, and what to do. Grouped by cause, worst first. Nothing is written."""
-    from rekord.cli.progress import Progress
-    from rekord.health.doctor import doctor_place, loaded_schema, loaded_spec, place_of_all
+    from rekord.cli.console import Progress
+    from rekord.health.dataset_files import look_at
+    from rekord.health.doctor.run import doctor_place, loaded_schema, loaded_spec, place_of_all
     from rekord.health.finding import Report
-    from rekord.health.place import look_at
 
     loaded, wanted = loaded_schema(schema), loaded_spec(spec)
     place = look_at(paths[0] if len(paths) == 1 else paths)
@@ -47,11 +48,11 @@ def doctor(
     with Progress(report, files=len(files)):
         found = doctor_place(place, asked=asked, schema=loaded, spec=wanted, report=report)
     if as_json:
-        out.say_json(found.to_dict())
+        console.say_json(found.to_dict())
     else:
         names = shown_below(asked, files)
         for line in said(found, names, report.payload_bytes):
-            out.say(*line)
+            console.say(*line)
     if found.unreadable:
         return 3
     return 0 if found.ok else 1

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekord.cli import out
-from rekord.cli.render import clean, cut, detail_lines
+from rekord.cli import console
+from rekord.cli.console import clean, cut, detail_lines
 from rekord.codes import CODES, page
 from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
-    from rekord.health.tf_known import Explanation
+    from rekord.health.tensorflow.message_pattern import Explanation
 
 _MOST_SUGGESTED = 4
 _LONGEST_CODE = 12
@@ -60,26 +60,26 @@ def page_of(code: str) -> str:
 
 def _list_codes(*, as_json: bool) -> None:
     if as_json:
-        out.say_json({"codes": [{"code": each, "title": title} for each, title in CODES.items()]})
+        console.say_json({"codes": [{"code": each, "title": title} for each, title in CODES.items()]})
         return
     for each, title in CODES.items():
-        out.say((each, "bold"), f"  {title}")
+        console.say((each, "bold"), f"  {title}")
 
 
 def _say_page(code: str, *, as_json: bool) -> None:
     text = page_of(code)
     if as_json:
-        out.say_json({"code": code, "title": CODES[code], "text": text})
-    elif out.is_terminal(sys.stdout):
+        console.say_json({"code": code, "title": CODES[code], "text": text})
+    elif console.is_terminal(sys.stdout):
         from rich.markdown import Markdown
 
-        out.console(sys.stdout).print(Markdown(text))
+        console.console(sys.stdout).print(Markdown(text))
     else:
-        out.say(text)
+        console.say(text)
 
 
 def _explain_message(text: str, *, as_json: bool) -> None:
-    from rekord.health.tf_messages import explained
+    from rekord.health.tensorflow.messages import explained
 
     explanation = explained(text)
     if explanation is not None:
@@ -98,11 +98,11 @@ def _say_explanation(explanation: Explanation, *, as_json: bool) -> None:
     details += [("code", f"rekord explain {explanation.code}      ({CODES[explanation.code]})")]
     if as_json:
         text = "\n".join([f"{label}: {line}" for label, line in details])
-        out.say_json({"code": explanation.code, "title": explanation.title, "text": text})
+        console.say_json({"code": explanation.code, "title": explanation.title, "text": text})
         return
-    out.say((clean(explanation.title), "bold"))
+    console.say((clean(explanation.title), "bold"))
     for line in detail_lines(*details):
-        out.say(*line)
+        console.say(*line)
 
 
 def _not_recognised(text: str) -> RekordError:

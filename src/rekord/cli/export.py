@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekord.cli import out
-from rekord.cli import shared_options as shared
-from rekord.cli.endings import bad_data_said
-from rekord.cli.render import byte_size, clean, count, duration
+from rekord.cli import console
+from rekord.cli import options as shared
+from rekord.cli.console import clean
+from rekord.cli.exit_handling import bad_data_said
+from rekord.report.formatting import byte_size, count, duration
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -89,7 +90,7 @@ def export(
     Exit code 1 where a record is damaged, or holds what the format cannot.
     """
     from rekord.dataset.dataset import open as open_dataset
-    from rekord.verbs.export import export as write_export
+    from rekord.verbs.export.export import export as write_export
 
     began = time.monotonic()
     with bad_data_said(_ABOUT_RECORDS, as_json=as_json, left="nothing was written"), _Progress() as progress:
@@ -109,18 +110,18 @@ def export(
         )
     seconds = time.monotonic() - began
     if as_json:
-        out.say_json({**report.to_dict(), "seconds": round(seconds, 3)})
+        console.say_json({**report.to_dict(), "seconds": round(seconds, 3)})
         return 0
     parts = ", ".join(f"{clean(name)} {records:,}" for name, records in report.splits.items())
     splits = f" ({parts})" if len(report.splits) > 1 else ""
-    out.say(
+    console.say(
         f"{clean(report.out)}: {count(report.records, 'record')}{splits} in {count(report.files, 'file')},"
         f" {byte_size(report.n_bytes)}, in {duration(seconds)}"
     )
     if report.left_out:
         shown = ", ".join(clean(name) for name in report.left_out[:8])
         more = f" and {len(report.left_out) - 8} more" if len(report.left_out) > 8 else ""
-        out.tell(f"without {shown}{more}: {report.format} has no place for them")
+        console.tell(f"without {shown}{more}: {report.format} has no place for them")
     return 0
 
 
@@ -135,11 +136,11 @@ class _Progress:
         self._records = 0
         self._began = time.monotonic()
         self._live: Live | None = None
-        if out.is_terminal(sys.stderr):
+        if console.is_terminal(sys.stderr):
             from rich.live import Live
 
             self._live = Live(
-                console=out.console(sys.stderr),
+                console=console.console(sys.stderr),
                 get_renderable=self._line,
                 refresh_per_second=8,
                 transient=True,

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from rekord.cli import out
-from rekord.cli.render import clean, count
+from rekord.cli import console
+from rekord.cli.console import clean
+from rekord.report.formatting import count
 
 
 class IndexFormat(StrEnum):
@@ -47,15 +48,15 @@ def index(
     from rekord.verbs.index import index as write_index
 
     def say(target: str, records: int, wrote: bool) -> None:
-        out.say(f"{clean(target)}  {count(records, 'record')}" + ("" if wrote else "  (as it was)"))
+        console.say(f"{clean(target)}  {count(records, 'record')}" + ("" if wrote else "  (as it was)"))
 
     report = write_index(
         path, format=(format or IndexFormat.REKORD).value, out=output, on_file=None if as_json else say
     )
     if as_json:
-        out.say_json(report.to_dict())
+        console.say_json(report.to_dict())
         return 0
-    out.tell(
+    console.tell(
         f"wrote {count(len(report.written), 'index file')} of {count(report.files, 'file')}"
         f" · {count(report.records, 'record')}"
     )

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekord.cli import out
-from rekord.cli import shared_options as shared
-from rekord.cli.render import Piece, clean, count, whole_number
+from rekord.cli import console
+from rekord.cli import options as shared
+from rekord.cli.console import Piece, clean, whole_number
+from rekord.report.formatting import count
 
 if TYPE_CHECKING:
     from rekord.schema import Feature, Schema
@@ -46,15 +47,15 @@ def infer(
     if output is not None:
         _save(schema, output)
     if as_json:
-        out.say_json(schema.to_dict())
+        console.say_json(schema.to_dict())
     else:
         for line in declaration(schema):
-            out.say(*line)
+            console.say(*line)
     for remark in remarks(schema):
-        out.tell(remark)
+        console.tell(remark)
     shared.note_whole_payloads(schema)
     if output is not None:
-        out.tell(f"saved in {clean(output)}")
+        console.tell(f"saved in {clean(output)}")
     return 0
 
 

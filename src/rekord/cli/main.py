@@ -1,44 +1,163 @@
-"""The `rekord` command: which verbs there are, and how any of them can end."""
+"""The `rekord` command: its verbs, its help, and how any of them can end."""
 
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from rekord.cli import out
-from rekord.cli.append import append
+from rekord.cli import console
 from rekord.cli.balance import balance
 from rekord.cli.check import check
-from rekord.cli.delete import delete
+from rekord.cli.console import clean, cut, failure_lines
 from rekord.cli.demo import demo
 from rekord.cli.diff import diff
 from rekord.cli.doctor import doctor
+from rekord.cli.edit import append, delete, relabel
+from rekord.cli.exit_handling import UsageFailure, explained
 from rekord.cli.explain import explain
 from rekord.cli.export import export
-from rekord.cli.help import Command, Group
 from rekord.cli.index import index
 from rekord.cli.infer import infer
 from rekord.cli.query import query
 from rekord.cli.reader import reader
-from rekord.cli.relabel import relabel
-from rekord.cli.render import clean, cut, failure_lines
 from rekord.cli.rewrite import rewrite
 from rekord.cli.salvage import salvage
 from rekord.cli.show import show
 from rekord.cli.split import split
 from rekord.cli.stats import stats
 from rekord.cli.train import train
-from rekord.cli.usage import UsageFailure, explained
 from rekord.cli.view import view
 from rekord.cli.write import write
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
-from rekord.storage import limits
+from rekord.storage import portability
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "write": (
+        "rekord write photos/ data/flowers --split train=0.9,val=0.1",
+        "rekord write --images photos/ --masks masks/ --classes 21 data/voc",
+    ),
+    "show": ("rekord show data/flowers -n 3",),
+    "stats": ("rekord stats data/flowers --html flowers.html",),
+    "query": ('rekord query data/flowers "select label, count(*) from records group by 1"',),
+    "infer": ("rekord infer data/flowers -o schema.json",),
+    "check": ("rekord check data/flowers --schema schema.json",),
+    "doctor": ("rekord doctor data/flowers",),
+    "salvage": ("rekord salvage data/damaged data/intact",),
+    "diff": ("rekord diff data/old data/new --key filename",),
+    "rewrite": (
+        "rekord rewrite data/flowers data/large --shard-size 1GB --shuffle",
+        'rekord rewrite data/flowers data/some --drop notes --where "label < 3"',
+    ),
+    "split": (
+        "rekord split data/flowers data/new --split train=0.8,val=0.2 --stratify label",
+        "rekord split data/flowers data/folds --folds 5",
+    ),
+    "balance": (
+        "rekord balance data/flowers data/even --augment flip,crop,colour",
+        "rekord balance data/flowers data/small --method undersample",
+    ),
+    "append": ("rekord append data/flowers data/more --from new-photos/",),
+    "delete": ('rekord delete data/flowers data/fewer --where "width < 64"',),
+    "relabel": (
+        "rekord relabel data/flowers data/named --map-labels tulp=tulip",
+        "rekord relabel data/flowers data/mended --from labels.csv --key filename",
+    ),
+    "export": ("rekord export data/flowers flowers.parquet --split train",),
+    "index": ("rekord index data/flowers --format dali",),
+    "reader": ("rekord reader data/flowers --for torch",),
+    "train": (
+        "rekord train data/flowers --epochs 10",
+        "rekord train data/flowers flowers-model --resume",
+    ),
+    "demo": ("rekord demo tour",),
+    "explain": ("rekord explain F102",),
+}
+
+
+_WIDTH = 80
+_LEAST_TEXT = 36
+"""So many characters a line the text beside a long option has, whatever becomes of the width."""
+
+
+class Command(TyperCommand):
+    """A verb whose help is a usage line, some sentences, its options and examples."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as failure:
+            # An option that several verbs have does not know whose help there is to be read.
+            failure.do = failure.do or f"{ctx.command_path} --help"
+            raise
+
+    def get_help(self, ctx: Any) -> str:
+        rows = [_row(param) for param in self.get_params(ctx)]
+        examples = [f"  {line}" for line in EXAMPLES.get(str(self.name), ())]
+        lines = [f"rekord {usage(self)}", "", *_sentences(self.help), "", *_table(rows), "", *examples]
+        return "\n".join(lines).rstrip()
+
+
+class Group(TyperGroup):
+    """The command itself, whose help is the list of its verbs."""
+
+    def get_help(self, ctx: Any) -> str:
+        verbs = [each for each in self.commands.values() if not each.hidden]
+        # The first sentence of each will do.
+        rows = [(f"rekord {usage(each)}", f"{(each.help or '').split('.')[0]}.") for each in verbs]
+        options = [_row(param) for param in self.get_params(ctx)]
+        rest = [
+            "",
+            "rekord VERB --help says more about one of them.",
+            *textwrap.wrap(self.epilog or "", _WIDTH),
+        ]
+        return "\n".join([*textwrap.wrap(self.help or "", _WIDTH), "", *_table(rows + options), *rest])
+
+
+def usage(command: Any) -> str:
+    """A verb with its arguments."""
+    names = [_argument(param) for param in command.params if param.param_type_name == "argument"]
+    return " ".join([str(command.name), *names])
+
+
+def _argument(param: Any) -> str:
+    name = str(param.metavar or param.name).strip("[]")
+    name = f"{name}..." if param.nargs == -1 else name
+    return name if param.required else f"[{name}]"
+
+
+def _row(param: Any) -> tuple[str, str]:
+    says = param.help or ""
+    if param.param_type_name == "argument":
+        return _argument(param), says
+    name = ", ".join(sorted(param.opts, key=len))
+    if not param.is_flag:
+        name += f" {param.metavar or param.opts[0].lstrip('-').upper()}"
+        says += f" [{param.default}]" if param.default is not None else ""
+    return name, "Show this help." if "--help" in param.opts else says
+
+
+def _sentences(text: str | None) -> list[str]:
+    lines = textwrap.wrap(" ".join(inspect.cleandoc(text or "").split()), _WIDTH - 2)
+    return [f"  {line}" for line in lines] or [""]
+
+
+def _table(rows: list[tuple[str, str]]) -> list[str]:
+    width = max(len(name) for name, _ in rows)
+    lines: list[str] = []
+    for name, says in rows:
+        first, *more = textwrap.wrap(says, max(_WIDTH - width - 4, _LEAST_TEXT)) or [""]
+        lines += [f"  {name:<{width}}  {first}".rstrip(), *[f"{'':{width + 4}}{line}" for line in more]]
+    return lines
+
 
 GOOD, FINDINGS, WRONG_USAGE, NO_ACCESS, BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
 
@@ -66,13 +185,13 @@ def root(
     if version:
         from rekord.version import VERSION
 
-        out.say(f"rekord {VERSION}")
+        console.say(f"rekord {VERSION}")
         raise typer.Exit(GOOD)
     if ctx.invoked_subcommand is None:
-        out.tell(ctx.get_help())
+        console.tell(ctx.get_help())
         raise typer.Exit(WRONG_USAGE)
     if ctx.invoked_subcommand != "explain":
-        limits.check_address_space(_ADDRESS_SPACE_BYTES, "NumPy and Arrow")
+        portability.check_address_space(_ADDRESS_SPACE_BYTES, "NumPy and Arrow")
 
 
 for verb in (
@@ -112,25 +231,25 @@ def run(argv: Sequence[str] | None = None, *, leave: Callable[[int], None] | Non
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in arguments
-    out.prepare()
-    limits.spare_address_space()
+    console.prepare()
+    portability.spare_address_space()
     try:
         try:
             code = _run(arguments, bytearray(_RESERVE_BYTES), as_json=as_json)
-            out.flush()
+            console.flush()
         except RekordError as out_of_memory:
             code = _failed(out_of_memory, as_json=as_json)
-            out.flush()
+            console.flush()
             if leave is not None:
                 leave(code)
         return code
     except BrokenPipeError:
         # Whoever read the output has seen enough.
-        out.abandon()
+        console.abandon()
         return GOOD
-    except out.OutputError as failure:
+    except console.OutputError as failure:
         _say_failure(_about_stdout(failure))
-        out.abandon()
+        console.abandon()
         return NO_ACCESS
 
 
@@ -151,13 +270,13 @@ def _run(arguments: list[str], reserve: bytearray, *, as_json: bool) -> int:
             raise
         return _failed(failure, as_json=as_json)
     except KeyboardInterrupt:
-        out.tell("interrupted")
+        console.tell("interrupted")
         return INTERRUPTED
-    except (BrokenPipeError, out.OutputError):
+    except (BrokenPipeError, console.OutputError):
         raise
     except Exception as bug:
         reserve.clear()  # a message needs memory too
-        refused = limits.refused(bug)
+        refused = portability.refused(bug)
         if refused is None:
             return _our_bug(bug, as_json=as_json)
         if refused.code == _OUT_OF_MEMORY:
@@ -168,7 +287,7 @@ def _run(arguments: list[str], reserve: bytearray, *, as_json: bool) -> int:
 def _failed(failure: RekordError, *, as_json: bool) -> int:
     _say_failure(failure)
     if as_json:
-        out.say_json({"error": failure.to_dict()})
+        console.say_json({"error": failure.to_dict()})
     # A column that is not there was named on the command line.
     wrong_usage = isinstance(failure, UsageError) or failure.code == "S116"
     return WRONG_USAGE if wrong_usage else NO_ACCESS
@@ -176,7 +295,7 @@ def _failed(failure: RekordError, *, as_json: bool) -> int:
 
 def _say_failure(failure: RekordError) -> None:
     for line in failure_lines(failure):
-        out.tell(*line)
+        console.tell(*line)
 
 
 def _our_bug(bug: Exception, *, as_json: bool) -> int:
@@ -185,16 +304,16 @@ def _our_bug(bug: Exception, *, as_json: bool) -> int:
     if os.environ.get("REKORD_TRACEBACK"):
         import traceback
 
-        out.tell("".join(traceback.format_exception(bug)).rstrip())
-    out.tell(("this is a bug of rekord:", "bold red"), f" {kind}: {what}" if what else f" {kind}")
-    out.tell("  your data is as it was; please report this message, with the command that you ran")
-    out.tell("  REKORD_TRACEBACK=1 in the environment shows where it happened")
+        console.tell("".join(traceback.format_exception(bug)).rstrip())
+    console.tell(("this is a bug of rekord:", "bold red"), f" {kind}: {what}" if what else f" {kind}")
+    console.tell("  your data is as it was; please report this message, with the command that you ran")
+    console.tell("  REKORD_TRACEBACK=1 in the environment shows where it happened")
     if as_json:
-        out.say_json({"error": {"error": kind, "code": None, "what": what}})
+        console.say_json({"error": {"error": kind, "code": None, "what": what}})
     return BUG
 
 
-def _about_stdout(failure: out.OutputError) -> RekordError:
+def _about_stdout(failure: console.OutputError) -> RekordError:
     full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
     space = "free space on the disk that the output goes to, or "
     return error(

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekord.cli import out
-from rekord.cli import shared_options as shared
-from rekord.cli.render import clean, count, cut, whole_number
+from rekord.cli import console
+from rekord.cli import options as shared
+from rekord.cli.console import clean, cut, whole_number
 from rekord.errors import RekordError, error
 from rekord.location import Location
+from rekord.report.formatting import count
 
 if TYPE_CHECKING:
-    from rekord.feeds.sql_answer import Answer
+    from rekord.feeds.sql.answer import Answer
 
 _ROWS = 40
 
@@ -84,7 +85,7 @@ def query(
     All records are the table `records`, those of a split a table by its name. Where the query names them, _split and
     _record number each record in its split, _shard and _shard_record in its file, and label_name is its class.
     """
-    from rekord.feeds.sql_answer import Answer
+    from rekord.feeds.sql.answer import Answer
     from rekord.verbs.query import splits_of
 
     chosen = _chosen(format, output, as_json=as_json)
@@ -98,40 +99,40 @@ def query(
             _say_document(answer)
         elif output is not None:
             written = _save(answer, output, chosen)
-            out.tell(f"{count(written, 'row')} in {clean(output)}")
+            console.tell(f"{count(written, 'row')} in {clean(output)}")
         elif chosen == AnswerFormat.TABLE:
             _say_table(answer, rows)
         else:
-            from rekord.cli.query_rows import lines
+            from rekord.cli.query_output import lines
 
-            for line in lines(answer, chosen.value, safe=out.is_terminal(sys.stdout)):
-                out.say(line)
+            for line in lines(answer, chosen.value, safe=console.is_terminal(sys.stdout)):
+                console.say(line)
     return 0
 
 
 def _say_table(answer: Answer, rows: int) -> None:
-    from rekord.cli.query_table import SHOWN_COLUMNS, shown
+    from rekord.cli.query_output import SHOWN_COLUMNS, shown
 
-    lines, more = shown(answer, rows, out.is_terminal(sys.stdout))
+    lines, more = shown(answer, rows, console.is_terminal(sys.stdout))
     for line in lines:
-        out.say(*line)
+        console.say(*line)
     columns = len(answer.schema)
     if columns > SHOWN_COLUMNS:
-        out.tell(f"the first {SHOWN_COLUMNS} of {columns:,} columns: -o FILE.csv has all of them")
+        console.tell(f"the first {SHOWN_COLUMNS} of {columns:,} columns: -o FILE.csv has all of them")
     if more:
-        out.tell(f"the first {count(rows, 'row')}: --rows shows more, -o FILE.csv has all of them")
+        console.tell(f"the first {count(rows, 'row')}: --rows shows more, -o FILE.csv has all of them")
 
 
 def _say_document(answer: Answer) -> None:
     """One document, whole: a failure in its middle must not leave half of one."""
-    from rekord.cli.query_rows import json_rows
+    from rekord.cli.query_output import json_rows
 
     columns = list(answer.schema.names)
-    out.say_json({"columns": columns, "rows": [row for rows in json_rows(answer) for row in rows]})
+    console.say_json({"columns": columns, "rows": [row for rows in json_rows(answer) for row in rows]})
 
 
 def _save(answer: Answer, output: str, chosen: AnswerFormat) -> int:
-    from rekord.cli.query_rows import lines, write_parquet
+    from rekord.cli.query_output import lines, write_parquet
     from rekord.storage.publish import publish
 
     with publish(output) as staged:
@@ -148,7 +149,7 @@ def _chosen(format: AnswerFormat | None, output: str | None, *, as_json: bool) -
         raise _refused("--json, or another form, not both", f"--json and {other}", "--json alone")
     if output is None:
         if format is None:
-            return AnswerFormat.TABLE if out.is_terminal(sys.stdout) else AnswerFormat.CSV
+            return AnswerFormat.TABLE if console.is_terminal(sys.stdout) else AnswerFormat.CSV
         if format == AnswerFormat.PARQUET:
             raise _refused("a file for Parquet", "none named", "-o answer.parquet")
         return format

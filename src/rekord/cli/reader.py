@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rekord.cli import out
+from rekord.cli import console
 
 
 class Framework(StrEnum):
@@ -32,5 +32,5 @@ def reader(
     from rekord.feeds.codegen import reader_code
 
     for line in reader_code(open_dataset(path), path, framework.value).splitlines():
-        out.say(line)
+        console.say(line)
     return 0

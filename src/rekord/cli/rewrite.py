@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekord.cli import out as output
-from rekord.cli import shared_options as shared
+from rekord.cli import console as output
+from rekord.cli import options as shared
 from rekord.cli import write_options as options
-from rekord.cli.endings import is_about_records as is_about_records
-from rekord.cli.endings import resumable
-from rekord.cli.render import byte_size, clean, count
-from rekord.cli.written import report, report_forecast
+from rekord.cli.console import clean
+from rekord.cli.exit_handling import report, report_forecast, resumable
 from rekord.errors import RekordError, error
+from rekord.report.formatting import byte_size, count
 
 if TYPE_CHECKING:
-    from rekord.engines.remake import Remake
-    from rekord.verbs.rewriting import Rewrite
+    from rekord.conversion.derive import Remake
+    from rekord.verbs.rewrite.rewrite import Rewrite
 
 
 def rewrite(
@@ -71,8 +70,7 @@ def rewrite(
 
     In other shards, another order, or with other columns. IN stays as it is.
     """
-    from rekord.verbs.rewrite_asked import Asked
-    from rekord.verbs.rewriting import prepare_rewrite
+    from rekord.verbs.rewrite.rewrite import Asked, prepare_rewrite
 
     began = time.perf_counter()
     asked = Asked(
@@ -161,7 +159,7 @@ def forecast_only(prepared: Rewrite, *, as_json: bool) -> int:
 
 def copied_splits(wanted: Remake) -> dict[str, dict[str, int]]:
     """The records and shards of each split of a dataset that would be made by copying."""
-    from rekord.engines.remake import Copied
+    from rekord.conversion.derive import Copied
 
     return {
         name: {

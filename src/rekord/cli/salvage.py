@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from rekord.cli import out
-from rekord.cli.render import Piece, clean, count
+from rekord.cli import console
+from rekord.cli.console import Piece, clean
+from rekord.report.formatting import count
 
 if TYPE_CHECKING:
     from rekord.health.finding import Report
-    from rekord.health.salvage_copy import SalvageReport
-    from rekord.health.salvage_walk import Gap
+    from rekord.health.salvage.copy import Gap, SalvageReport
 
 LISTED_GAPS = 100
 """So many gaps get a line of their own; a person reads no more of that."""
@@ -31,13 +31,13 @@ def salvage(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Copy every intact record to a new place. Lists what is lost. Exit code 1 where there are gaps."""
-    from rekord.health.salvage import salvaged
-    from rekord.health.salvage_copy import SalvageReport
+    from rekord.health.salvage.copy import SalvageReport
+    from rekord.health.salvage.run import salvaged
 
     report = SalvageReport()
     if as_json:
         salvaged(source, target, report)
-        out.say_json(report.to_dict())
+        console.say_json(report.to_dict())
     else:
         _salvage_aloud(source, target, report)
     return 0 if report.ok else 1
@@ -45,8 +45,8 @@ def salvage(
 
 def _salvage_aloud(source: str, target: str, report: SalvageReport) -> None:
     """Salvage, and say each gap when it is met, then the sum of it."""
-    from rekord.cli.progress import Progress
-    from rekord.health.salvage import salvaged
+    from rekord.cli.console import Progress
+    from rekord.health.salvage.run import salvaged
 
     # The line reads `files`, `records` and `payload_bytes`, which both reports have.
     with Progress(cast("Report", report), files=_file_count(source)) as progress:
@@ -55,12 +55,12 @@ def _salvage_aloud(source: str, target: str, report: SalvageReport) -> None:
             listed = len(report.gaps) + report.not_listed
             if listed <= LISTED_GAPS:
                 with progress.aside():
-                    out.say(*_line(gap, source))
-                    out.flush()
+                    console.say(*_line(gap, source))
+                    console.flush()
 
         salvaged(source, target, report, on_gap=say)
     for line in _summary(report):
-        out.say(*line)
+        console.say(*line)
 
 
 def _file_count(source: str) -> int:
@@ -68,7 +68,7 @@ def _file_count(source: str) -> int:
     from rekord.dataset.read import record_files
     from rekord.errors import RekordError
 
-    if not out.is_terminal(sys.stderr):
+    if not console.is_terminal(sys.stderr):
         return 0
     try:
         return len(record_files(source))

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekord.cli import out
-from rekord.cli import shared_options as shared
-from rekord.cli.render import byte_size, count, shown_below, whole_number
+from rekord.cli import console
+from rekord.cli import options as shared
+from rekord.cli.console import shown_below, whole_number
 from rekord.errors import RekordError, error
 from rekord.location import Location
+from rekord.report.formatting import byte_size, count
 
 if TYPE_CHECKING:
     from rekord._core import PayloadKind
-
 
 _NUMBER_HINT = "rekord show PATH -n 5"
 _RECORD_HINT = "rekord show PATH --record 0"
@@ -46,8 +46,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Show records in the terminal. Which features they have, and what is in them."""
-    from rekord.cli.features import json_of, lines_of
-    from rekord.cli.messages import message
+    from rekord.cli.payload_view import json_of, lines_of, message
     from rekord.dataset.read import record_files
     from rekord.errors import located
 
@@ -65,15 +64,15 @@ def show(
                 documents.append({**picked.to_dict(), **json_of(content)})
             else:
                 if found:
-                    out.say()
-                out.say(*heading(names[picked.path], picked))
+                    console.say()
+                console.say(*heading(names[picked.path], picked))
                 for line in lines_of(content):
-                    out.say(*line)
+                    console.say(*line)
             found += 1
     if as_json:
-        out.say_json({"records": documents})
+        console.say_json({"records": documents})
     elif record is None and found < number:
-        out.tell(f"that is all: {count(found, 'record')}" if found else "there are no records")
+        console.tell(f"that is all: {count(found, 'record')}" if found else "there are no records")
     return 0
 
 
@@ -105,7 +104,7 @@ def pick(paths: list[str], *, number: int = 1, record: int | None = None) -> Ite
     from rekord._core import HEADER_BYTES, PayloadKind
     from rekord.dataset.infer import sampled_kind
     from rekord.dataset.read import open_frames
-    from rekord.records.frame import EVIDENCE_BYTES
+    from rekord.framing.frames import EVIDENCE_BYTES
 
     before = 0  # records of earlier files
     first, left = (0, number) if record is None else (record, 1)

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from rekord.cli import shared_options as shared
+from rekord.cli import options as shared
 from rekord.cli import write_options as options
-from rekord.cli.endings import resumable
+from rekord.cli.exit_handling import report, resumable
 from rekord.cli.rewrite import forecast_only
-from rekord.cli.written import report
 
 
 def split(
@@ -43,7 +42,7 @@ def split(
 
     To other splits: by ratio, by group, by class, or in folds. IN stays as it is.
     """
-    from rekord.verbs.resplitting import prepare_resplit
+    from rekord.verbs.split import prepare_resplit
 
     began = time.perf_counter()
     with resumable(as_json=as_json):

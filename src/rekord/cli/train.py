@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekord.cli import out as output
+from rekord.cli import console as output
 from rekord.cli import write_options as options
-from rekord.cli.render import clean, cut, failure_lines, whole_number
-from rekord.cli.rewrite import is_about_records
+from rekord.cli.console import clean, cut, failure_lines, whole_number
+from rekord.cli.exit_handling import is_about_records
 from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
     from rekord.training.result import Trained
+
 
 _DO = "rekord train --help"
 _BROKEN_LOSS = "X576"
@@ -142,7 +143,7 @@ def train(
     and a report for a browser. It needs Keras 3 and TensorFlow, torch or JAX.
     """
     from rekord.cli.train_progress import Show
-    from rekord.training.report_words import dataset_name
+    from rekord.training.report import dataset_name
     from rekord.training.run import train as run
 
     began = time.perf_counter()
@@ -227,8 +228,8 @@ def train(
 
 
 def _load_frameworks(backend: str | None) -> None:
-    from rekord.cli.quiet import quiet_start
-    from rekord.training.backend import load_keras
+    from rekord.cli.console import quiet_start
+    from rekord.training.model import load_keras
 
     watched = output.is_terminal(sys.stderr)
     if watched:
@@ -279,7 +280,7 @@ def document(trained: Trained, seconds: float) -> dict[str, Any]:
 def say_outcome(trained: Trained) -> None:
     """How good the model is, whether it waited, and where everything lies."""
     from rekord.training.advice import verdict
-    from rekord.training.report_words import blind, figure
+    from rekord.training.report import blind, figure
 
     metric = trained.task.metric if trained.val_split is None else f"val {trained.task.metric}"
     chance = "" if trained.chance is None else f" ({blind(trained.task)}: {figure(trained.chance)})"

@@ -9,17 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rekord.cli import out
-from rekord.cli.render import clean, count, cut
+from rekord.cli import console
+from rekord.cli.console import clean, cut
+from rekord.report.formatting import count
 from rekord.training.advice import percent
-from rekord.training.report_words import figure, learned
-from rekord.training.watch import Watch
+from rekord.training.loop import Watch
+from rekord.training.report import figure, learned
 
 if TYPE_CHECKING:
     from rich.live import Live
 
     from rekord.training.result import Epoch
     from rekord.training.task import Task
+
 
 SHOWN_LEFT_OUT = 4
 _SHORT = {"mean absolute error": "error"}
@@ -51,7 +53,7 @@ class Show(Watch):
         self._name = name
         self._batch_size = batch_size
         self._load = load
-        self._say = out.tell if as_json else out.say
+        self._say = console.tell if as_json else console.say
         self._now = _Now()
         self._metric = ""
         self._waited = 0.0
@@ -60,11 +62,11 @@ class Show(Watch):
         self._live: Live | None = None
 
     def __enter__(self) -> Show:
-        if out.is_terminal(sys.stderr):
+        if console.is_terminal(sys.stderr):
             from rich.live import Live
 
             self._live = Live(
-                console=out.console(sys.stderr),
+                console=console.console(sys.stderr),
                 get_renderable=self._bar,
                 refresh_per_second=8,
                 transient=True,
@@ -101,7 +103,7 @@ class Show(Watch):
             self._load()
 
     def begun(self, task: Task, backend: str, parameters: int, epochs: int, steps: int) -> None:
-        from rekord.training.models import describe
+        from rekord.training.model import describe
 
         self._now = _Now("epoch", epochs=epochs, epoch=1, steps=steps, total=steps, begun_at=time.monotonic())
         model = f"{describe(task)}, {count(parameters, 'parameter')}"
@@ -153,7 +155,7 @@ class Show(Watch):
     def _tell(self, line: str) -> None:
         with self._aside():
             self._say(clean(line))
-            out.flush()
+            console.flush()
 
     @contextmanager
     def _aside(self) -> Iterator[None]:

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekord.cli import column_options as columns
-from rekord.cli import out as output
-from rekord.cli import shared_options as shared
-from rekord.cli import transform_options as shape
+from rekord.cli import console as output
+from rekord.cli import options as shared
+from rekord.cli import write_options as columns
 from rekord.cli import write_options as options
-from rekord.cli.endings import resumable
-from rekord.cli.render import clean
-from rekord.cli.written import report, report_forecast
+from rekord.cli import write_options as shape
+from rekord.cli.console import clean
+from rekord.cli.exit_handling import report, report_forecast, resumable
 from rekord.errors import error
 
 if TYPE_CHECKING:
-    from rekord.engines.conversion import Conversion
+    from rekord.conversion.driver import Conversion
 
 _ABOUT_ROWS = ("X510", "X514")
 
@@ -129,8 +128,8 @@ def write(
     as_json: shared.AsJson = False,
 ) -> int:
     """Write a dataset from raw data. The same command goes on where an earlier run of it ended."""
-    from rekord.verbs.choose import MaskOptions
-    from rekord.verbs.prepare import prepare, run_aloud
+    from rekord.verbs.resolve_source import MaskOptions
+    from rekord.verbs.write import prepare, run_aloud
 
     began = time.perf_counter()
     transforms = shape.pictures(
@@ -231,7 +230,7 @@ def _source(
     """Where the dataset goes, and the source that it is made from."""
     from rekord.sources.build import Said, build
     from rekord.sources.detect import Recognised, recognise
-    from rekord.verbs.choose import LAYOUTS
+    from rekord.verbs.resolve_source import LAYOUTS
 
     if engine != "local":
         return out or source, None  # refused before anything is looked at

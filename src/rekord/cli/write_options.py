@@ -1,4 +1,4 @@
-"""The values of `rekord write`'s options: what is written on the command line, as Python takes it."""
+"""The options of `rekord write`, parsed: splits, classes, schemas, functions and transforms."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from rekord.cli.render import clean, cut
-from rekord.errors import RekordError, error
+import typer
+
+from rekord.cli import options as shared
+from rekord.cli.console import clean, cut, whole_number
+from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
 
 if TYPE_CHECKING:
     from rekord.schema import Schema
+    from rekord.transforms.base import Transform
+
 
 _MOST_BYTES = 16 << 20
 _SPLITS = "rekord write SOURCE OUT --split train=0.9,val=0.1"
@@ -167,7 +173,7 @@ def function(text: str | None) -> Callable[[Mapping[str, Any]], Any] | None:
         raise _no_function(text, path, "a file that Python can run", found, line=line) from failure
     found_function = getattr(module, name, None)
     if not callable(found_function):
-        from rekord.schema.refuse import near_miss
+        from rekord.schema.messages import near_miss
 
         known = [one for one, value in vars(module).items() if callable(value) and not one.startswith("_")]
         near = near_miss(name, known)
@@ -235,4 +241,303 @@ def _refused(option: str, text: str, expected: str, found: str, do: str) -> Reko
         expected=expected,
         found=cut(clean(found)),
         do=do,
+    )
+
+
+Casts: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--cast", metavar="KEY=DTYPE", help="Another type, if nothing is lost.")
+]
+Standardized: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--standardize", metavar="KEY", help="Numbers less their mean, by their deviation."),
+]
+Bucketized: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--bucketize", metavar="KEY=0,10", help="Numbers as buckets that begin there."),
+]
+Vocabularies: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--vocabulary", metavar="KEY=FILE", help="Words as their places in a file, one a line."),
+]
+Hashed: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--hash", metavar="KEY=N", help="Values as one of N by their hash.")
+]
+OneHots: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--one-hot", metavar="KEY", help="A class as a vector with one 1; KEY=10 of ten numbers."),
+]
+Weighed: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--tfidf", metavar="KEY", help="A text as sparse TF-IDF.")
+]
+Tokenized: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--tokenize", metavar="KEY=HOW", help="A text as ids: words, whitespace or tokenizer.json."),
+]
+VocabSize: TypeAlias = Annotated[
+    int | None, shared.number("--vocab-size", "Words that are learned, at most.")
+]
+MaxTokens: TypeAlias = Annotated[int | None, shared.number("--max-tokens", "Longer texts are cut.")]
+
+
+def transforms(
+    *,
+    cast: Sequence[str] | None,
+    standardize: Sequence[str] | None,
+    bucketize: Sequence[str] | None,
+    vocabulary: Sequence[str] | None,
+    hashes: Sequence[str] | None,
+    one_hot: Sequence[str] | None,
+    tfidf: Sequence[str] | None,
+    tokenize: Sequence[str] | None,
+    vocab_size: int | None,
+    max_tokens: int | None,
+) -> list[Transform]:
+    """The transforms of columns, in the order in which they are applied."""
+    for option, number, needs in (
+        ("--vocab-size", vocab_size, [*(tfidf or ()), *(tokenize or ())]),
+        ("--max-tokens", max_tokens, tokenize),
+    ):
+        if number is not None and not needs:
+            found = "neither" if option == "--vocab-size" else "no --tokenize"
+            do = f"--tokenize text=words {option} {number}"
+            raise _column_refused(option, str(number), "a --tokenize or --tfidf that it is about", found, do)
+    if not any((cast, standardize, bucketize, vocabulary, hashes, one_hot, tfidf, tokenize)):
+        return []
+    from rekord import transforms as make
+    from rekord.transforms.base import whole
+
+    size = 30_000 if vocab_size is None else whole("--vocab-size", vocab_size, least=3 if tokenize else 1)
+    if max_tokens is not None:
+        whole("--max-tokens", max_tokens, least=1)
+    asked: tuple[tuple[str, Sequence[str] | None, str, Callable[[str], Transform]], ...] = (
+        ("--cast", cast, "price=float32", lambda text: make.cast(*_pair(text))),
+        ("--standardize", standardize, "price", make.standardize),
+        ("--bucketize", bucketize, "age=18,65", lambda text: _bucketize(*_pair(text))),
+        ("--vocabulary", vocabulary, "city=cities.txt", lambda text: _vocabulary(*_pair(text))),
+        ("--hash", hashes, "user=1000", lambda text: _hash(*_pair(text))),
+        ("--one-hot", one_hot, "label=10", _one_hot),
+        ("--tfidf", tfidf, "text", lambda text: make.tfidf(text, size)),
+        ("--tokenize", tokenize, "text=words", lambda text: _tokenize(text, size, max_tokens)),
+    )
+    made: list[Transform] = []
+    for option, texts, example, one in asked:
+        for text in texts or ():
+            with said_of(option, text, f"{option} {example}"):
+                made.append(one(text))
+    return made
+
+
+def _bucketize(key: str, text: str) -> Transform:
+    from rekord.transforms import bucketize
+
+    try:
+        numbers = [int(part) if part.strip("+-").isdigit() else float(part) for part in text.split(",")]
+    except ValueError:
+        raise error("U605", expected="numbers, parted by commas") from None
+    return bucketize(key, numbers)
+
+
+def _vocabulary(key: str, path: str) -> Transform:
+    from rekord.transforms import vocabulary
+
+    return vocabulary(key, file=path)
+
+
+def _hash(key: str, text: str) -> Transform:
+    from rekord.transforms import hash_into
+
+    return hash_into(key, whole_number("--hash")(text))
+
+
+def _one_hot(text: str) -> Transform:
+    """`label`, or `label=10` where nothing says how many classes there are."""
+    from rekord.transforms import one_hot
+
+    if "=" not in text:
+        return one_hot(text)
+    key, classes = _pair(text)
+    return one_hot(key, whole_number("--one-hot")(classes))
+
+
+def _tokenize(text: str, size: int, max_tokens: int | None) -> Transform:
+    from rekord.transforms import tokenize
+
+    key, _, how = text.partition("=")
+    return tokenize(key, how or "words", size=size, max_length=max_tokens)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    if not key or not value:
+        raise error("U605", expected="a column and a value: KEY=VALUE")
+    return key, value
+
+
+def _column_refused(option: str, text: str, expected: str, found: str, do: str) -> RekordError:
+    shown = cut(clean(repr(text)))
+    return error("U605", f"`{option}` cannot be {shown}", expected=expected, found=cut(clean(found)), do=do)
+
+
+# Pictures.
+
+Resize: TypeAlias = Annotated[
+    str | None, typer.Option("--resize", metavar="HxW", help="Pictures of one size: 224x224. Masks alike.")
+]
+ResizeFilter: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--resize-filter",
+        metavar="NAME",
+        help="bilinear, nearest, box, hamming, bicubic or lanczos; never for masks.",
+    ),
+]
+ResizeFit: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--resize-fit", metavar="NAME", help="stretch, pad, crop or within (keeps the aspect)."),
+]
+Crop: TypeAlias = Annotated[
+    str | None, typer.Option("--crop", metavar="HxW", help="The middle of each picture.")
+]
+Encode: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--encode", metavar="FORMAT", help="Images as jpeg:90, png or webp:80."),
+]
+Decode: TypeAlias = Annotated[bool, typer.Option("--decode", help="Pictures as raw pixels. Large.")]
+Normalize: TypeAlias = Annotated[
+    bool, typer.Option("--normalize", help="Images as float32 from 0 to 1. Very large.")
+]
+Mean: TypeAlias = Annotated[
+    str | None, typer.Option("--mean", metavar="A,B,C", help="Taken off by --normalize; or imagenet.")
+]
+Std: TypeAlias = Annotated[
+    str | None, typer.Option("--std", metavar="A,B,C", help="Divided by in --normalize; or imagenet.")
+]
+
+
+def pictures(
+    *,
+    resize: str | None,
+    resize_filter: str | None,
+    resize_fit: str | None,
+    crop: str | None,
+    encode: str | None,
+    decode: bool,
+    normalize: bool,
+    mean: str | None,
+    std: str | None,
+) -> list[Transform]:
+    """The transforms of pictures, in the order in which they are applied."""
+    if not (resize or crop or encode or decode or normalize or resize_filter or resize_fit or mean or std):
+        return []  # what makes them is not loaded for nothing
+    from rekord.transforms import images
+    from rekord.transforms import images as forms
+    from rekord.transforms.base import one_of
+    from rekord.transforms.image_row import FILTERS
+
+    for option, value, needs in (
+        ("--resize-filter", resize_filter, resize),
+        ("--resize-fit", resize_fit, resize),
+        ("--mean", mean, normalize),
+        ("--std", std, normalize),
+    ):
+        if value is not None and not needs:
+            beside = "--resize HxW" if option.startswith("--resize") else "--normalize"
+            raise _needs(option, beside)
+    if sum([encode is not None, decode, normalize]) > 1:
+        raise error(
+            "U605",
+            "pictures can be stored in one form only",
+            expected="one of --encode, --decode and --normalize",
+            found=", ".join(
+                [
+                    name
+                    for name, given in (
+                        ("--encode", encode),
+                        ("--decode", decode),
+                        ("--normalize", normalize),
+                    )
+                    if given
+                ]
+            ),
+            do="leave all but one of them out",
+        )
+    made: list[Transform] = []
+    if resize is not None:
+        with said_of("--resize-filter", resize_filter or ""):
+            name = one_of("filter", resize_filter or "bilinear", tuple(FILTERS))
+        with said_of("--resize-fit", resize_fit or ""):
+            fit = one_of("fit", resize_fit or "stretch", images.FITS)
+        with said_of("--resize", resize, "--resize 224x224"):
+            made.append(images.resize(*_size(resize), filter=name, fit=fit))  # type: ignore[arg-type]
+    if crop is not None:
+        with said_of("--crop", crop, "--crop 224x224"):
+            made.append(images.crop(*_size(crop)))
+    if encode is not None:
+        with said_of("--encode", encode, "--encode jpeg:90"):
+            made.append(_encode(encode))
+    if decode:
+        made.append(forms.decode())
+    if normalize:
+        with said_of("--mean", mean or "", "--mean 0.5,0.5,0.5"):
+            less = 0.0 if mean is None else _channels(mean)
+            forms.normalize(less)  # refused for its own sake
+        with said_of("--std", std or "", "--std 0.5,0.5,0.5"):
+            made.append(forms.normalize(less, 1.0 if std is None else _channels(std)))
+    return made
+
+
+@contextmanager
+def said_of(option: str, text: str, do: str | None = None) -> Iterator[None]:
+    """What an argument of a transform is refused for, said of the option that it came from."""
+    try:
+        yield
+    except UsageError as failure:
+        if failure.code != "U605":
+            raise
+        shown = cut(clean(repr(text)))
+        # Where names are known the transform says which one was meant: fit="crop".
+        meant = do or f"{option} {(failure.do or '').partition('=')[2].strip(chr(34))}"
+        raise error(
+            "U605", f"`{option}` cannot be {shown}", expected=failure.expected, found=shown, do=meant
+        ) from None
+
+
+def _size(text: str) -> tuple[int, int]:
+    """`224x320` as height and width."""
+    height, by, width = text.lower().replace("×", "x").partition("x")
+    whole = [part.isascii() and part.isdigit() and len(part) < 7 for part in (height, width)]
+    if not by or not all(whole):
+        raise error("U605", expected="HEIGHTxWIDTH, in pixels")
+    return int(height), int(width)
+
+
+def _encode(text: str) -> Transform:
+    """`jpeg:90`, `png` or `webp:80`."""
+    from rekord.transforms.images import FORMATS, encode
+
+    name, colon, number = text.lower().partition(":")
+    name = "jpeg" if name == "jpg" else name
+    digits = number.isascii() and number.isdigit() and len(number) < 4
+    if name not in FORMATS or (colon and not digits) or (colon and name == "png"):
+        raise error("U605", expected="jpeg, jpeg:90, png, webp or webp:80")
+    return encode(name, int(number) if colon else None)  # type: ignore[arg-type]
+
+
+def _channels(text: str) -> Any:
+    """`0.5` or `0.5,0.5,0.5`, or the name `imagenet`."""
+    if text == "imagenet":
+        return text
+    try:
+        return tuple([float(part) for part in text.split(",")])
+    except ValueError:
+        raise error("U605", expected="a number, or one for each channel, or imagenet") from None
+
+
+def _needs(option: str, beside: str) -> RekordError:
+    return error(
+        "U605",
+        f"`{option}` means nothing without `{beside.partition(' ')[0]}`",
+        expected=f"{beside} beside it",
+        found="only the one",
+        do=f"add {beside}, or leave {option} out",
     )

@@ -1,7 +1,8 @@
-"""Payloads to Python values, with a schema or without."""
+"""Payloads to Python values and columns, with a schema or without."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,15 +11,399 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord._core import Fault, Problem
-from rekord.codec.assemble import assemble, refused
-from rekord.codec.plan import CodecPlan, Field, Group, compile_plan
-from rekord.codec.remedies import other_key, other_kind
+from rekord.codec.columns import Array, Column, Offsets, Optional, Ragged, SparseColumn, Strings, Valid
+from rekord.codec.plan import CodecPlan, Field, Group, SlotPlan, compile_plan
+from rekord.codec.values import other_key, other_kind
 from rekord.errors import RekordError, error
 from rekord.faults import is_wire_fault, wire_error
 from rekord.location import Location
-from rekord.schema import Bytes, Float32, Int64, Label, Schema, Text
-from rekord.schema.refuse import near_misses
+from rekord.schema import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Schema, Sparse, Tensor, Text
+from rekord.schema.messages import near_misses
 from rekord.schema.schema import KIND_NAMES, RecordKind
+
+Raw: TypeAlias = tuple[Any, Offsets | None, Valid | None]
+"""(values, offsets, valid) of one slot, as the core gives them."""
+
+
+def assemble(plan: CodecPlan, taken: Any, rows: int) -> dict[str, Column]:
+    """The columns of a batch of `rows` from what `take()` of the core's batch gave.
+
+    A DecodeError's location has the row in the batch as `row`; who knows the file makes a record of it.
+    """
+    if plan.steps is None:
+        return _columns(plan.context, taken, rows)
+    context, steps = taken
+    out = _columns(plan.context, context, rows)
+    for field in plan.steps.fields:
+        if field.name in plan.steps.wanted:
+            parts = steps[field.first : field.first + len(field.slots)]
+            out[field.name] = _steps_column(field, parts)
+    return out
+
+
+def cut_to(plan: CodecPlan, taken: Any, rows: int) -> Any:
+    """The first rows of what `take()` gave: what is good before a row that is not."""
+    if plan.steps is None:
+        return [_cut(raw, slot, rows) for raw, slot in zip(taken, plan.context.slots, strict=True)]
+    context, steps = taken
+    out: list[Any] = []
+    for part, slot in zip(steps, plan.steps.slots, strict=True):
+        if part is None:
+            out.append(None)
+            continue
+        raw, offsets, valid = part
+        inner = _cut(raw, slot, int(offsets[rows]))
+        out.append((inner, offsets[: rows + 1], None if valid is None else valid[:rows]))
+    return [_cut(raw, slot, rows) for raw, slot in zip(context, plan.context.slots, strict=True)], out
+
+
+def _cut(raw: Raw | None, slot: SlotPlan, rows: int) -> Raw | None:
+    if raw is None:
+        return None
+    values, offsets, valid = raw
+    count = rows * slot.count if offsets is None else int(offsets[rows])
+    strings = isinstance(values, _core.StringColumn)
+    kept = _core.strings(values.list_bytes(0, count)) if strings else values[:count]
+    return kept, None if offsets is None else offsets[: rows + 1], None if valid is None else valid[:rows]
+
+
+def _columns(group: Group, raws: Sequence[Raw], rows: int) -> dict[str, Column]:
+    out: dict[str, Column] = {}
+    for field in group.fields:
+        if field.name not in group.wanted:
+            continue
+        if not field.as_stored:
+            parts = raws[field.first : field.first + len(field.slots)]
+            out[field.name] = _column(field, parts, rows)
+            continue
+        values = raws[field.first][0]
+        strings = isinstance(values, _core.StringColumn)
+        out[field.name] = Strings(values, text=field.text) if strings else values
+    return out
+
+
+def _column(field: Field, parts: Sequence[Raw], rows: int) -> Column:
+    feature = field.feature
+    if len(parts) > 1 and feature.has_default:
+        _same_presence(field, rows, [part[2] for part in parts])
+        parts = [_filled(part, slot.fill) for part, slot in zip(parts, field.slots, strict=True)]
+    if isinstance(feature, Sparse):
+        return _sparse(field, feature, parts)
+    if isinstance(feature, Boxes):
+        return _boxes(field, parts)
+    if len(parts) > 1:
+        return _partitioned(field, parts)
+    if isinstance(feature, Tensor):
+        return _tensor(field, feature, parts[0], rows)
+    return _plain(field, parts[0], rows)
+
+
+def _filled(raw: Raw, fill: tuple[Any, ...] | None) -> Raw:
+    """A slot of ragged rows with its default in place of the missing ones."""
+    values, offsets, valid = raw
+    if valid is None:
+        return raw
+    assert offsets is not None
+    assert fill is not None
+    lengths = np.diff(offsets)
+    lengths[~valid] = len(fill)
+    places = np.repeat(offsets[:-1][~valid], len(fill))
+    whole: Any = values
+    if isinstance(values, _core.StringColumn):
+        whole = np.array([*values.list_bytes(0, len(values)), None], object)[:-1]
+    new: Any = np.insert(whole, places, np.tile(np.array([*fill, None], object)[:-1], int((~valid).sum())))
+    if isinstance(values, _core.StringColumn):
+        new = _core.strings(new.tolist())
+    return new, np.concatenate([[0], np.cumsum(lengths)]), None
+
+
+def _plain(field: Field, raw: Raw, rows: int) -> Column:
+    """A column of one key whose values are list elements."""
+    values, offsets, valid = raw
+    feature = field.feature
+    shape = () if isinstance(feature, (Image, Mask)) else feature.shape
+    if offsets is None:
+        if isinstance(values, _core.StringColumn):
+            sizes = tuple(size for size in shape if size is not None)
+            return Strings(values, text=field.text, valid=valid, row_shape=sizes, rows=rows)
+        dense = _typed(field, values, rows).reshape(rows, *shape)
+        return _with_holes(dense, valid) if feature.optional else dense
+    return _ragged(field, values, offsets, valid, shape)
+
+
+def _ragged(
+    field: Field, values: Any, offsets: Offsets, valid: Valid | None, shape: tuple[int | None, ...]
+) -> Ragged:
+    inner: Array | Strings
+    if isinstance(values, _core.StringColumn):
+        inner = Strings(values, text=isinstance(field.feature, Text))
+    else:
+        inner = _typed(field, values, len(offsets) - 1, offsets)
+    sizes = [size for size in shape if size is not None]
+    if not sizes:
+        return Ragged(inner, offsets, valid=valid)
+    if shape[0] is not None:
+        row_shape = tuple(-1 if size is None else size for size in shape)
+        return Ragged(inner, offsets, valid=valid, row_shape=row_shape)
+    whole = int(np.prod(sizes))
+    if isinstance(inner, Strings):
+        inner = Strings(values, text=inner.text, row_shape=tuple(sizes))
+    else:
+        inner = inner.reshape(-1, *sizes)
+    return Ragged(inner, offsets // whole, valid=valid)
+
+
+def _typed(field: Field, values: Array, rows: int, offsets: Offsets | None = None) -> Array:
+    """Stored int64 or float32 values as the declared dtype, none of them changed by it."""
+    dtype = _dtype(field)
+    if dtype is None or values.dtype == dtype:
+        return values
+    if dtype == np.uint64:
+        return values.view(np.uint64)
+    if values.dtype == np.int64:
+        low, high = (0, 1) if dtype == np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        bad = (values < low) | (values > high)
+        typed = values.astype(dtype)
+    else:
+        with np.errstate(over="ignore"):
+            typed = values.astype(dtype)
+        bad = np.isfinite(values) & ~np.isfinite(typed.astype(np.float32))
+    if bad.any():
+        first = int(bad.argmax())
+        row = first * rows // len(values) if offsets is None else _row_of(offsets, first)
+        raise refused(
+            field,
+            "D405",
+            f"`{field.name}` has a value that {dtype} cannot hold",
+            row=row,
+            expected=f"values of {dtype}",
+            found=str(values[first]),
+            do=f"declare a wider dtype for `{field.name}`",
+        )
+    return typed
+
+
+def _dtype(field: Field) -> Any:
+    """The declared dtype; a name instead of one is what only another package can hold."""
+    dtype = field.feature.dtype
+    if isinstance(dtype, str):
+        raise error(
+            "U602",
+            f"`{field.name}` is declared as {dtype}, which NumPy has only with ml_dtypes installed",
+            location=Location(feature=field.name),
+            expected="the package ml_dtypes",
+            found="no such package",
+            do="pip install ml_dtypes",
+        )
+    return dtype
+
+
+def _with_holes(values: Array, valid: Valid | None) -> Optional:
+    return Optional(values, np.ones(len(values), np.bool_) if valid is None else valid)
+
+
+def _tensor(field: Field, feature: Tensor, raw: Raw, rows: int) -> Column:
+    """Raw bytes as arrays. Rows of one shape share a buffer without a copy where they lie together."""
+    column, _, valid = raw
+    ends, data = Strings(column).packed()
+    dtype = _dtype(field).newbyteorder("<")
+    sizes = [size for size in feature.shape if size is not None]
+    whole = int(np.prod(sizes)) * dtype.itemsize
+    lengths = np.diff(ends)
+    there = np.ones(rows, np.bool_) if valid is None else valid
+    varies = None in feature.shape
+    wrong = there & ((lengths % whole != 0) if varies else (lengths != whole))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise refused(
+            field,
+            "D406",
+            f"`{field.name}` has bytes that do not make a tensor of {dtype.name} {feature.shape}",
+            row=row,
+            expected=f"{'a multiple of ' if varies else ''}{whole:,} bytes",
+            found=f"{int(lengths[row]):,} bytes{_dtype_hint(int(lengths[row]), whole)}",
+            do="declare the dtype and shape that were written",
+        )
+    if dtype == np.bool_ and (data > 1).any():
+        row = int(np.searchsorted(ends, int((data > 1).argmax()), side="right")) - 1
+        raise refused(
+            field,
+            "D405",
+            f"`{field.name}` has a byte that is no bool",
+            row=row,
+            expected="bytes 0 and 1",
+            found=str(int(data[data > 1][0])),
+            do='declare rk.Tensor("uint8", …)',
+        )
+    if varies:
+        flat = data.view(dtype)
+        offsets = ends // dtype.itemsize
+        if feature.shape[0] is None:
+            inner = flat.reshape(-1, *sizes)
+            return Ragged(inner, offsets // (whole // dtype.itemsize), valid=valid)
+        row_shape = tuple(-1 if size is None else size for size in feature.shape)
+        return Ragged(flat, offsets, valid=valid, row_shape=row_shape)
+    if valid is not None and not valid.all():
+        dense = np.zeros((rows, *sizes), dtype)
+        dense[valid] = data.view(dtype).reshape(-1, *sizes)
+    else:
+        dense = data.view(dtype).reshape(rows, *sizes)
+    return _with_holes(dense, valid) if feature.optional else dense
+
+
+def _dtype_hint(found: int, expected: int) -> str:
+    """A slip of the dtype shows as a ratio of 2, 4 or 8."""
+    for ratio in (2, 4, 8):
+        if found == expected * ratio:
+            return f": {ratio} × as many, as of a wider dtype"
+        if found * ratio == expected:
+            return f": 1/{ratio} of it, as of a narrower dtype"
+    return ""
+
+
+def _sparse(field: Field, feature: Sparse, parts: Sequence[Raw]) -> SparseColumn:
+    (indices, index_offsets, index_valid), (values, value_offsets, value_valid) = parts
+    assert index_offsets is not None
+    assert value_offsets is not None
+    _same_rows(field, (index_offsets, value_offsets), (index_valid, value_valid))
+    bad = (indices < 0) | (indices >= feature.size)
+    if bad.any():
+        first = int(bad.argmax())
+        raise refused(
+            field,
+            "D407",
+            f"`{field.name}` has an index outside its size",
+            row=_row_of(index_offsets, first),
+            expected=f"indices from 0 to {feature.size - 1:,}",
+            found=f"{int(indices[first]):,}",
+            do=f"declare a size that holds it, or write `{field.name}` again",
+        )
+    typed = _typed(field, values, len(value_offsets) - 1, value_offsets)
+    return SparseColumn(
+        Ragged(indices, index_offsets, valid=value_valid),
+        Ragged(typed, value_offsets, valid=value_valid),
+        feature.size,
+    )
+
+
+def _boxes(field: Field, parts: Sequence[Raw]) -> Ragged:
+    offsets = [part[1] for part in parts]
+    _same_rows(field, offsets, [part[2] for part in parts])
+    assert offsets[0] is not None
+    return Ragged(np.stack([part[0] for part in parts], axis=1), offsets[0], valid=parts[0][2])
+
+
+def _same_rows(field: Field, offsets: Sequence[Any], valids: Sequence[Valid | None]) -> None:
+    """The keys of one column must agree on how many values each row has, and whether it is there."""
+    _same_presence(field, len(offsets[0]) - 1, valids)
+    first = np.diff(offsets[0])
+    for i in range(1, len(offsets)):
+        wrong = np.diff(offsets[i]) != first
+        if wrong.any():
+            row = int(wrong.argmax())
+            expected = (
+                f"{int(first[row]):,} values under `{field.slots[i].key}`, as under `{field.slots[0].key}`"
+            )
+            raise _apart(field, row, expected, f"{int(np.diff(offsets[i])[row]):,}")
+
+
+def _same_presence(field: Field, rows: int, valids: Sequence[Valid | None]) -> None:
+    """The keys of one column are all there in a row, or none of them."""
+    there = [np.ones(rows, np.bool_) if valid is None else valid for valid in valids]
+    for i in range(1, len(there)):
+        wrong = there[i] != there[0]
+        if wrong.any():
+            row = int(wrong.argmax())
+            keys = [slot.key for slot in field.slots]
+            has, lacks = (keys[0], keys[i]) if there[0][row] else (keys[i], keys[0])
+            raise _apart(
+                field,
+                row,
+                f"all of {', '.join([f'`{key}`' for key in keys])}, or none",
+                f"`{has}` without `{lacks}`",
+            )
+
+
+def _apart(field: Field, row: int, expected: str, found: str) -> RekordError:
+    return refused(
+        field,
+        "D407",
+        f"the keys of `{field.name}` do not belong together",
+        row=row,
+        expected=expected,
+        found=found,
+        do="write these records again: the keys of one column are written together",
+    )
+
+
+def _few_numbers(values: Array) -> str:
+    """A few numbers of a record; never all of them."""
+    shown = ", ".join([str(int(value)) for value in values[:4]])
+    return f"{shown}, …" if len(values) > 4 else shown or "none"
+
+
+def _partitioned(field: Field, parts: Sequence[Raw]) -> Ragged:
+    """Flat values and row lengths, outermost omitted, as nested ragged columns."""
+    values, offsets, valid = parts[0]
+    assert offsets is not None
+    _same_presence(field, len(offsets) - 1, [part[2] for part in parts])
+    shape = field.feature.shape
+    nones = len(parts)
+    level = _ragged(field, values, offsets, None, (None, *shape[nones:]))
+    out: Array | Strings | Ragged | SparseColumn = level.values
+    outer = level.offsets
+    for lengths, length_offsets, _ in reversed(parts[1:]):
+        assert length_offsets is not None
+        # Beyond what there is, a length is a lie, and their sum might not fit a number.
+        impossible = (lengths < 0) | (lengths > outer[-1])
+        ends = np.concatenate([[0], np.cumsum(np.where(impossible, 0, lengths))])
+        # Where each record's rows begin, once in rows and once in what the rows hold.
+        wrong = np.diff(ends[length_offsets]) != np.diff(outer)
+        if impossible.any() or wrong.any():
+            rows = [_row_of(length_offsets, int(impossible.argmax()))] if impossible.any() else []
+            rows += [int(wrong.argmax())] if wrong.any() else []
+            row = min(rows)
+            told = lengths[length_offsets[row] : length_offsets[row + 1]]
+            raise refused(
+                field,
+                "D407",
+                f"the row lengths of `{field.name}` do not add up to its values",
+                row=row,
+                expected=f"lengths from 0 on that sum to {int(outer[row + 1] - outer[row]):,}",
+                found=_few_numbers(told),
+                do="write these records again: the keys of one column are written together",
+            )
+        out = Ragged(out, ends.astype(np.int64))
+        outer = length_offsets
+    return Ragged(out, outer, valid=valid)
+
+
+def _steps_column(field: Field, parts: Sequence[Any]) -> Ragged:
+    """The steps of each record; ragged steps are ragged in both ways."""
+    raws = [raw for raw, _, _ in parts]
+    _same_rows(field, [offsets for _, offsets, _ in parts], [valid for _, _, valid in parts])
+    _, offsets, valid = parts[0]
+    try:
+        inner = _column(field, raws, int(offsets[-1]))
+    except RekordError as failure:
+        if failure.location.row is not None:
+            row = _row_of(offsets, failure.location.row)
+            failure.location = Location(feature=failure.location.feature, row=row)
+        raise
+    return Ragged(inner.values if isinstance(inner, Optional) else inner, offsets, valid=valid)
+
+
+def _row_of(offsets: Offsets, value: int) -> int:
+    return int(np.searchsorted(offsets, value, side="right")) - 1
+
+
+def refused(
+    field: Field, code: str, what: str, *, row: int | None, expected: str, found: str, do: str
+) -> RekordError:
+    """The error for a column whose bytes are not what its feature declares."""
+    where = Location(feature=field.name, row=row)
+    return error(code, what, location=where, expected=expected, found=found, do=do)
+
 
 Value: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float32] | list[bytes] | None"
 """What a Feature holds: int64 or float32 values, byte strings, or nothing where no kind is set."""
@@ -136,7 +521,7 @@ def _words(field: Field, key: str, problem: Problem, beside: _Beside) -> tuple[s
                 "D401",
                 f"`{name}`{stored} is missing, and the schema requires it",
                 f"a value under `{key}`",
-                f"no such key, but {_listed(near)}" if near else "no such key, or one without a kind",
+                f"no such key, but {_key_names(near)}" if near else "no such key, or one without a kind",
                 other_key(name, key, near[0])
                 if near
                 else f"declare `{name}` with optional=True or default=…, or write the records again with it",
@@ -178,7 +563,7 @@ def _values(count: int) -> str:
     return f"{count:,} value" if count == 1 else f"{count:,} values"
 
 
-def _listed(keys: list[str]) -> str:
+def _key_names(keys: list[str]) -> str:
     shown = [f"`{key[: 60 // len(keys)]}`" for key in keys]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 

@@ -1,18 +1,236 @@
-"""Rows to payload bytes, as the schema declares them."""
+"""Rows to payload bytes: each value validated against the schema, then encoded."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from rekord import _core
-from rekord.codec.plan import compile_plan
-from rekord.codec.rows import Judge, row_field
+from rekord.codec.columns import Array
+from rekord.codec.images.store import stored_image, stored_mask
+from rekord.codec.numbers import NumberRule, stored_numbers, stored_sparse, stored_tensor
+from rekord.codec.plan import CodecPlan, Field, compile_plan
+from rekord.codec.values import Unfit, as_array, described, is_text, sequence, stored_strings
 from rekord.errors import error
-from rekord.schema import Schema
-from rekord.schema.refuse import shown
+from rekord.location import Location
+from rekord.schema import (
+    Boxes,
+    Bytes,
+    Feature,
+    Float32,
+    Image,
+    Int64,
+    Label,
+    Mask,
+    Schema,
+    Sparse,
+    Tensor,
+    Text,
+)
+from rekord.schema.base import dtype_name
+from rekord.schema.messages import near_miss, shown
+
+Stored: TypeAlias = "Array | list[bytes]"
+
+# core/bind/cells.h's Rule.
+NO_RULE, INTS, FLOATS, BYTES, TEXT = range(5)
+_INT64 = (-(2**63), 2**63 - 1)
+
+
+def row_field(field: Field) -> _core.RowField:
+    """Which values of a column the core may take at sight."""
+    feature = field.feature
+    rule, (low, high) = NO_RULE, _INT64
+    limits = None
+    exact = False
+    if not getattr(feature, "partitions", ()):
+        match feature:
+            case Int64() | Label():
+                rule = INTS
+                low, high = NumberRule.of(feature).bounds
+            case Float32() if dtype_name(feature.dtype) == "float32":
+                rule, limits, exact = FLOATS, feature.range, feature.rounding == "exact"
+            case Bytes():
+                rule = BYTES
+            case Text():
+                rule = TEXT
+    if low > _INT64[1]:
+        rule = NO_RULE  # only numbers of uint64 beyond int64 are allowed
+    dims = [] if rule == NO_RULE else [-1 if size is None else size for size in feature.shape]
+    names = None
+    if isinstance(feature, Label) and feature.names is not None:
+        names = {name: i for i, name in enumerate(feature.names)}
+    return _core.RowField(
+        field.name,
+        field.first,
+        len(field.slots),
+        rule,
+        dims,
+        max(min(low, _INT64[1]), _INT64[0]),
+        min(high, _INT64[1]),
+        limits,
+        exact,
+        names,
+    )
+
+
+def stored(feature: Feature, value: Any) -> tuple[Stored, ...]:
+    """A value as the lists that its record keys hold; raises Unfit."""
+    match feature:
+        case Tensor():
+            return ([stored_tensor(value, feature)],)
+        case Sparse():
+            return stored_sparse(value, feature)
+        case Image():
+            return ([stored_image(value, feature)],)
+        case Mask():
+            return ([stored_mask(value, feature)],)
+        case Boxes():
+            sides = stored_numbers(value, NumberRule.of(feature), (None, 4)).reshape(-1, 4)
+            return tuple(np.ascontiguousarray(sides[:, i]) for i in range(4))
+    if getattr(feature, "partitions", ()):
+        return _partitioned(feature, value)
+    return (_flat(feature, value, feature.shape),)
+
+
+def _flat(feature: Feature, value: Any, shape: tuple[int | None, ...]) -> Stored:
+    if feature.kind == "bytes":
+        return stored_strings(value, feature, shape)
+    return stored_numbers(value, NumberRule.of(feature), shape)
+
+
+def _partitioned(feature: Feature, value: Any) -> tuple[Stored, ...]:
+    """Values of several ragged levels: all of them flat, and the row lengths of each inner level."""
+    lengths: list[Stored] = []
+    inner = len(feature.record_keys("x")) - 1
+    if isinstance(value, np.ndarray) and value.ndim > inner and value.dtype != object:
+        # In an array all lists of a level are as long: a picture of floats has millions of values to walk over.
+        sizes = value.shape
+        lengths = [np.full(prod(sizes[: i + 1]), sizes[i + 1], np.int64) for i in range(inner)]
+        flat = value.reshape(prod(sizes[: inner + 1]), *sizes[inner + 1 :])
+        return (_flat(feature, flat, feature.shape[inner:]), *lengths)
+    level = _parts(value, feature, 0)
+    for depth in range(inner):
+        parts = [_parts(part, feature, depth + 1) for part in level]
+        lengths.append(np.array([len(part) for part in parts], np.int64))
+        level = [leaf for part in parts for leaf in part]
+    rest = feature.shape[inner:]
+    return (_flat(feature, level, rest), *lengths)
+
+
+def _parts(value: Any, feature: Feature, depth: int) -> list[Any]:
+    array = None if is_text(value) else as_array(value)
+    if array is not None and array.ndim:
+        return list(array)
+    parts = sequence(value)
+    if parts is None:
+        raise Unfit(
+            "E306",
+            "is not nested as deeply as the schema says",
+            expected=f"shape {feature.shape}: a list at level {depth + 1}",
+            found=described(value),
+            do="give lists of lists, a list for each ragged level",
+        )
+    return list(parts)
+
+
+class Judge:
+    """Decides for the rows of one schema; the core calls it by these names."""
+
+    def __init__(self, plan: CodecPlan) -> None:
+        self.schema: Schema = plan.schema
+        groups = (plan.context,) if plan.steps is None else (plan.context, plan.steps)
+        self.fields = tuple(field for group in groups for field in group.fields)
+
+    def normalise(self, number: int, value: Any, step: int | None) -> tuple[Stored, ...]:
+        """The stored lists of a value that the core did not take, or the error that it deserves."""
+        field = self.fields[number]
+        if value is None:
+            raise _missing(field, step).told(field.name, step=step)
+        try:
+            return stored(field.feature, value)
+        except Unfit as unfit:
+            raise unfit.told(field.name, step=step) from unfit.__cause__
+
+    def steps_of(self, number: int, value: Any) -> tuple[Any, ...]:
+        """The steps of a column that is given as no list."""
+        field = self.fields[number]
+        array = None if is_text(value) else as_array(value)
+        if array is not None and array.ndim:
+            return tuple(array)
+        parts = sequence(value)
+        if parts is None:
+            raise Unfit(
+                "E306",
+                "is no list of steps",
+                expected="a list with one value a step",
+                found=described(value),
+                do="give a list, or declare the column in context=",
+            ).told(field.name)
+        return tuple(parts)
+
+    def as_row(self, row: Any) -> dict[Any, Any]:
+        """Any mapping as a dict."""
+        if isinstance(row, Mapping):
+            return dict(row)
+        raise error(
+            "E325",
+            f"a row is a {type(row).__name__}",
+            expected="a mapping of column names to values",
+            found=described(row),
+            do='{"label": 1, ...}; one call a row',
+        )
+
+    def refuse_unknown(self, row: dict[Any, Any]) -> None:
+        """The error for a row with columns that the schema does not have."""
+        column = next(key for key in row if key not in self.schema)
+        name = column if isinstance(column, str) else None
+        free = [one for one in self.schema if one not in row]
+        meant = near_miss(name, free) if name else None
+        some = ", ".join(f"`{one}`" for one in list(self.schema)[:5])
+        raise error(
+            "E309",
+            f"the row has {shown(column)}, the schema has not",
+            location=Location(feature=name),
+            expected=f"columns of the schema: {some}{', …' if len(self.schema) > 5 else ''}"[:160],
+            found=shown(column),
+            do=f"did you mean `{meant}`?" if meant else "drop it from the row, or declare it in the schema",
+        )
+
+    def refuse_size(self) -> None:
+        """The error for a row whose record no reader could read."""
+        raise error(
+            "E327",
+            "the record of this row is larger than protobuf's 2 GiB",
+            expected="at most 2,147,483,647 bytes",
+            found="more",
+            do="split the row into several, or store files and their paths",
+        )
+
+
+def _missing(field: Field, step: int | None) -> Unfit:
+    kind = type(field.feature).__name__
+    if step is not None:
+        return Unfit(
+            "E301",
+            "has no value",
+            expected="a value in every step",
+            found="None",
+            do="leave the step out, or give it a value",
+        )
+    return Unfit(
+        "E301",
+        "has no value, and it is required",
+        expected=f"a value for {kind}",
+        found="None, or no such key",
+        do=f"give a value, or declare {kind}(optional=True) or default=",
+    )
+
 
 _IDLE_BYTES = 64 << 20
 _KEPT_ENCODERS = 16

@@ -1,18 +1,334 @@
-"""Numbers in any form that a row may give them, gathered into one array before anything is rounded."""
+"""Numbers and tensors as they are stored: checked against dtype, shape, range and classes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rekord.codec.columns import Array
-from rekord.codec.integers import store_ints
-from rekord.codec.nested import Shape, as_array, check_shape, flat, is_text
-from rekord.codec.number_rule import NumberRule, array_of_ints, is_bfloat16, require_whole
-from rekord.codec.reals import WHOLE, check_survives, store_floats
-from rekord.codec.unfit import Unfit, described
-from rekord.schema.refuse import near_miss
+from rekord.codec.values import (
+    Shape,
+    Unfit,
+    as_array,
+    check_shape,
+    described,
+    flat,
+    is_text,
+    sequence,
+    shown_shape,
+)
+from rekord.schema import Feature, Label, Sparse, Tensor
+from rekord.schema.base import Misfit, dtype_name, element, integer_bounds
+from rekord.schema.messages import near_miss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberRule:
+    """What the numbers of one record key may be."""
+
+    type_name: str  # of the feature, for messages
+    dtype: Any
+    floats: bool
+    range: tuple[Any, Any] | None = None
+    cast: bool = False
+    exact: bool = False
+    label: Label | None = None
+    ids: dict[str, int] | None = None
+
+    @classmethod
+    def of(cls, feature: Feature, *, dtype: Any = None) -> NumberRule:
+        """The rule of a feature; `dtype` for one of its keys that has another."""
+        declared = feature.dtype if dtype is None else dtype
+        name = dtype_name(declared)
+        label = feature if isinstance(feature, Label) else None
+        return cls(
+            type_name=type(feature).__name__,
+            dtype=declared,
+            floats=name in ("float16", "float32", "bfloat16"),
+            range=getattr(feature, "range", None),
+            cast=getattr(feature, "cast", False),
+            exact=getattr(feature, "rounding", "nearest") == "exact",
+            label=label,
+            ids={one: i for i, one in enumerate(label.names)} if label and label.names else None,
+        )
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest whole number, by dtype, range and classes."""
+        if self.label is not None:
+            return 0, self.label.count - 1
+        low, high = integer_bounds(self.dtype)
+        return (low, high) if self.range is None else (max(low, self.range[0]), min(high, self.range[1]))
+
+    @property
+    def wanted(self) -> str:
+        """What the column holds, in words."""
+        return "numbers" if self.floats else "whole numbers"
+
+
+def require_whole(numbers: Array, rule: NumberRule) -> None:
+    """Refuse floats, or with `cast` those that are not whole."""
+    broken = ~np.isfinite(numbers) | (numbers != np.floor(numbers))
+    at = int(np.argmax(broken))  # the first where all are whole
+    if not rule.cast:
+        raise Unfit(
+            "E304",
+            f"is a float, the schema says {rule.type_name}",
+            expected="whole numbers",
+            found=described(numbers[at]),
+            do="int(value), or declare Float32()"
+            if rule.type_name != "Int64"
+            else "Int64(cast=True) takes floats that are whole; Float32() keeps the fraction",
+        )
+    if broken.any():
+        raise Unfit(
+            "E304",
+            "has a fraction, the schema says Int64",
+            expected="floats that are whole, as cast=True takes them",
+            found=described(numbers[at]),
+            do="round it first, or declare Float32()",
+            at=at,
+        )
+
+
+def out_of_range(found: str, rule: NumberRule, at: int) -> Unfit:
+    """The refusal of a number outside of the declared range."""
+    assert rule.range is not None
+    return Unfit(
+        "E311",
+        "is out of its range",
+        expected=f"a number from {rule.range[0]} to {rule.range[1]}",
+        found=found,
+        do="mend the row, or declare a wider range=",
+        at=at,
+    )
+
+
+def is_bfloat16(numbers: Array) -> bool:
+    """Whether these are bfloat16, a dtype that NumPy itself does not know."""
+    return str(numbers.dtype.name) == "bfloat16"
+
+
+def array_of_ints(numbers: list[int]) -> Array:
+    """Whole numbers as int64, or as objects where one of them is larger."""
+    if all(-(2**63) <= number < 2**63 for number in numbers):
+        return np.array(numbers, np.int64)
+    return np.array(numbers, object)
+
+
+_INT64 = (-(2**63), 2**63 - 1)
+
+
+def store_ints(numbers: Array, rule: NumberRule) -> Array:
+    """A flat array of numbers as int64."""
+    if numbers.size == 0:
+        return np.empty(0, np.int64)
+    if numbers.dtype.kind == "f" or is_bfloat16(numbers):
+        numbers = _whole_floats(numbers, rule)
+    wrong = _outside(numbers, *rule.bounds)
+    if wrong is not None and wrong.any():
+        at = int(np.argmax(wrong))
+        raise _out_of_bounds(int(numbers[at]), rule, at)
+    # uint64 is stored bit for bit.
+    if numbers.dtype == object:
+        return np.array([int(n) & (2**64 - 1) for n in numbers], np.uint64).view(np.int64)
+    if numbers.dtype == np.uint64:
+        return np.ascontiguousarray(numbers).view(np.int64)
+    return np.ascontiguousarray(numbers, np.int64)
+
+
+def _whole_floats(numbers: Array, rule: NumberRule) -> Array:
+    wide = numbers.astype(np.float64 if is_bfloat16(numbers) else np.longdouble)
+    require_whole(wide, rule)
+    if float(np.abs(wide).max()) < 2**62:
+        return wide.astype(np.int64)
+    return array_of_ints([int(number) for number in wide])
+
+
+def _outside(numbers: Array, low: int, high: int) -> Array | None:
+    """Which numbers are below `low` or above `high`; None where none can be."""
+    if numbers.dtype == object:
+        return np.array([not low <= int(n) <= high for n in numbers], bool)
+    if low <= int(numbers.min()) and int(numbers.max()) <= high:
+        return None
+    if numbers.dtype == np.uint64:
+        if high < 0:
+            return np.ones(numbers.shape, bool)
+        outside: Array = (numbers > np.uint64(high)) | (numbers < np.uint64(max(low, 0)))
+        return outside
+    wide = numbers.astype(np.int64)
+    wrong = np.zeros(numbers.shape, bool)
+    # A bound beyond int64 excludes all of it, or nothing.
+    wrong |= wide < low if low <= _INT64[1] else True
+    wrong |= wide > high if high <= _INT64[1] else False
+    return wrong
+
+
+def _out_of_bounds(number: int, rule: NumberRule, at: int) -> Unfit:
+    found = described(number)
+    if rule.label is not None:
+        return Unfit(
+            "E317",
+            "is no class id",
+            expected=f"an id from 0 to {rule.label.count - 1:,}",
+            found=found,
+            do="mend the row, or declare more classes",
+            at=at,
+        )
+    low, high = integer_bounds(rule.dtype)
+    if not low <= number <= high:
+        name = dtype_name(rule.dtype)
+        do = (
+            'Int64(dtype="uint64") holds it'
+            if 0 <= number < 2**64 and name == "int64"
+            else "declare a wider dtype"
+        )
+        if not -(2**63) <= number < 2**64:
+            do = "store it as Text() or Bytes(): no dtype holds it"
+        return Unfit(
+            "E310",
+            f"does not fit {name}",
+            expected=f"a whole number from {low} to {high}",
+            found=found,
+            do=do,
+            at=at,
+        )
+    return out_of_range(found, rule, at)
+
+
+WHOLE = 2**24
+"""Up to here float32 holds every whole number."""
+
+
+def store_floats(numbers: Array, rule: NumberRule) -> Array:
+    """A flat array of numbers as float32."""
+    stored = _rounded(numbers, rule)
+    if numbers.dtype != np.float32 or dtype_name(rule.dtype) != "float32":
+        _check_rounding(numbers, stored, rule)
+    if rule.range is not None and stored.size:
+        _check_range(numbers, stored, rule)
+    return stored
+
+
+def _rounded(numbers: Array, rule: NumberRule) -> Array:
+    """The nearest numbers that the declared dtype holds, as float32."""
+    name = dtype_name(rule.dtype)
+    if numbers.dtype == np.float32 and name == "float32":
+        return np.ascontiguousarray(numbers)  # every bit stays, those of a NaN too
+    if numbers.dtype == object:
+        numbers = np.array([float(n) if abs(n) < 2**1000 else np.inf * (1 if n > 0 else -1) for n in numbers])
+    if numbers.dtype.kind not in "f":
+        numbers = numbers.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if name == "bfloat16":
+            return _bfloat16(numbers.astype(np.float32))
+        return np.ascontiguousarray(numbers.astype(name).astype(np.float32))
+
+
+def _bfloat16(numbers: Array) -> Array:
+    """Rounded to the upper half of their bits, ties to even."""
+    bits = np.ascontiguousarray(numbers).view(np.uint32)
+    up = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    up &= np.uint32(0xFFFF0000)
+    # A NaN whose bits all lie in the lower half must not become infinite, nor an infinity more.
+    kept = np.where(np.isnan(numbers), (bits & np.uint32(0xFFFF0000)) | np.uint32(0x00400000), bits)
+    return np.where(np.isfinite(numbers), up, kept).astype(np.uint32).view(np.float32)
+
+
+def _check_rounding(numbers: Array, stored: Array, rule: NumberRule) -> None:
+    name = dtype_name(rule.dtype)
+    if numbers.dtype == object or numbers.dtype.kind in "biu":
+        for at in np.flatnonzero(_beyond(numbers)).tolist():
+            if np.isinf(stored[at]) or int(stored[at]) != int(numbers[at]):
+                check_survives(int(numbers[at]), rule, at)
+        if rule.exact:
+            changed = np.array([int(n) != s for n, s in zip(numbers, stored.tolist(), strict=True)], bool)
+            _refuse_inexact(changed, numbers, rule)
+        return
+    wide = numbers.astype(np.float64) if numbers.dtype.itemsize < 8 else numbers
+    lost = np.isinf(stored) & np.isfinite(wide)
+    if lost.any():
+        at = int(np.argmax(lost))
+        raise _too_large(described(numbers[at]), name, at)
+    if rule.exact:
+        _refuse_inexact((stored.astype(wide.dtype) != wide) & ~np.isnan(wide), numbers, rule)
+
+
+def _refuse_inexact(changed: Array, numbers: Array, rule: NumberRule) -> None:
+    if changed.any():
+        at = int(np.argmax(changed))
+        raise Unfit(
+            "E315",
+            "cannot be stored exactly",
+            expected=f'a number that {dtype_name(rule.dtype)} holds, as rounding="exact" asks',
+            found=described(numbers[at]),
+            do='rounding="nearest" rounds it; Tensor("float64") keeps every bit',
+            at=at,
+        )
+
+
+def _beyond(numbers: Array) -> Array:
+    """Which whole numbers are beyond those that float32 holds one by one."""
+    if numbers.dtype == object:
+        return np.array([abs(int(n)) > WHOLE for n in numbers], bool)
+    if numbers.dtype.itemsize < 4:
+        return np.zeros(0, bool)
+    beyond = numbers > WHOLE
+    return beyond if numbers.dtype.kind == "u" else beyond | (numbers < -WHOLE)
+
+
+def check_survives(number: int, rule: NumberRule, at: int) -> None:
+    """Refuse a whole number that comes back as another one."""
+    name = dtype_name(rule.dtype)
+    try:
+        as_float = float(number)
+    except OverflowError:
+        raise _too_large(described(number)[:60], name, at) from None
+    stored = float(_rounded(np.array([as_float]), rule)[0])
+    if stored in (float("inf"), float("-inf")):
+        raise _too_large(described(number), name, at)
+    if abs(number) > WHOLE and int(stored) != number:
+        raise Unfit(
+            "E314",
+            f"would not survive as {name}",
+            expected="a whole number of at most 2^24, or one that float32 holds",
+            found=described(number),
+            do="declare Int64(), or pass float(value) if rounding is meant",
+            at=at,
+        )
+
+
+def _too_large(found: str, name: str, at: int) -> Unfit:
+    return Unfit(
+        "E313",
+        f"is too large for {name}",
+        expected=f"a number that {name} holds; it would become infinite",
+        found=found,
+        do='scale it, or Tensor("float64") keeps it',
+        at=at,
+    )
+
+
+def _check_range(numbers: Array, stored: Array, rule: NumberRule) -> None:
+    assert rule.range is not None
+    low, high = _rounded(np.array(rule.range, np.float64), rule)
+    wrong = ~((stored >= low) & (stored <= high))
+    if not wrong.any():
+        return
+    at = int(np.argmax(wrong))
+    if np.isnan(stored[at]):
+        raise Unfit(
+            "E312",
+            "is NaN, the schema declares a range",
+            expected=f"a number from {rule.range[0]} to {rule.range[1]}",
+            found="nan",
+            do="optional=True and None for a value that is not known, or drop range=",
+            at=at,
+        )
+    raise out_of_range(described(numbers[at]), rule, at)
 
 
 def stored_numbers(value: Any, rule: NumberRule, shape: Shape) -> Array:
@@ -136,4 +452,143 @@ def _class_id(name: str, rule: NumberRule, at: int) -> int:
         found=described(name),
         do=do,
         at=at,
+    )
+
+
+_INDEX = NumberRule(type_name="Sparse", dtype=np.dtype("<i8"), floats=False)
+
+
+def stored_tensor(value: Any, feature: Tensor) -> bytes:
+    """An array of the declared dtype and shape as its raw little-endian bytes."""
+    array = None if is_text(value) else as_array(value)
+    if array is not None and array.dtype.kind == "O":
+        value, array = array.tolist(), None
+    array = _from_values(value, feature) if array is None else cast_tensor(array, feature)
+    check_shape(array.shape, feature.shape, value)
+    if isinstance(feature.dtype, str):  # bfloat16 without NumPy's help: the upper half of a float32
+        halves = np.ascontiguousarray(array, "<f4").view("<u4") >> np.uint32(16)
+        return bytes(halves.astype("<u2").tobytes())
+    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def cast_tensor(array: Array, feature: Tensor) -> Array:
+    """An array as the declared dtype, if that changes nothing."""
+    name = dtype_name(feature.dtype)
+    if array.dtype.name == name:
+        return array
+    target = feature.dtype
+    if (
+        isinstance(target, np.dtype)
+        and array.dtype.kind in "biufc"
+        and np.can_cast(array.dtype, target, "safe")
+    ):
+        out = array.astype(target)
+        # NumPy calls int64 to float64 safe; beyond 2^53 it is not.
+        if array.dtype.kind not in "iu" or out.dtype.kind not in "fc" or _survives(array, out):
+            return out
+    elif array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
+        raise Unfit(
+            "E303" if array.dtype.kind in "SUT" else "E302",
+            f"is an array of {array.dtype}, the schema says Tensor",
+            expected=f"an array of {name}",
+            found=shown_shape(array),
+            do="give an array of numbers",
+        )
+    raise Unfit(
+        "E324",
+        f"is an array of {array.dtype}, the schema says {name}",
+        expected=f"an array of {name}, or of a dtype that {name} holds without change",
+        found=shown_shape(array),
+        do=f'value.astype("{name}") if the change is meant, or Tensor("{array.dtype.name}")',
+    )
+
+
+def _survives(whole: Array, out: Array) -> bool:
+    with np.errstate(invalid="ignore"):
+        return bool(np.array_equal(out.real.astype(whole.dtype), whole))
+
+
+def _from_values(value: Any, feature: Tensor) -> Array:
+    """Nested lists of plain numbers, which have no dtype of their own."""
+    leaves, given = flat(value)
+    elements = []
+    for i, leaf in enumerate(leaves):
+        try:
+            elements.append(element(leaf, feature.dtype))
+        except Misfit as misfit:
+            text = is_text(leaf)
+            number = isinstance(leaf, (int, float, complex, np.number))
+            raise Unfit(
+                "E303" if text else "E324" if number else "E302",
+                "has an element that its dtype cannot hold",
+                expected=misfit.expected,
+                found=described(leaf),
+                do="give an array of the declared dtype",
+                at=i,
+            ) from None
+    dtype = "<f4" if isinstance(feature.dtype, str) else feature.dtype
+    return np.array(elements, dtype).reshape(given)
+
+
+def stored_sparse(value: Any, feature: Sparse) -> tuple[Array, Array]:
+    """A sparse vector as its ascending indices and their values."""
+    indices, values = _pair(value, feature)
+    places = _indices(indices, feature)
+    rule = NumberRule.of(feature)
+    numbers = stored_numbers(values, rule, (None,))
+    if len(places) != len(numbers):
+        raise _refused("as many values as indices", f"{len(places):,} indices and {len(numbers):,} values")
+    order = np.argsort(places, kind="stable")
+    places, numbers = places[order], numbers[order]
+    if (places[1:] == places[:-1]).any():
+        twice = int(places[1:][places[1:] == places[:-1]][0])
+        raise _refused("each index once", f"index {twice:,} twice")
+    return places, numbers
+
+
+def _pair(value: Any, feature: Sparse) -> tuple[Any, Any]:
+    if isinstance(value, Mapping):
+        return list(value.keys()), list(value.values())
+    array = None if isinstance(value, (list, tuple)) or is_text(value) else as_array(value)
+    if array is not None:
+        if array.shape != (feature.size,):
+            check_shape(array.shape, (feature.size,), value)
+        if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+            return np.arange(feature.size), array  # refused with its values
+        where = np.flatnonzero(array)
+        return where, array[where]
+    parts = sequence(value)
+    if parts is not None and len(parts) == 2 and all(_is_list(part) for part in parts):
+        return parts[0], parts[1]
+    raise Unfit(
+        "E302",
+        f"is of type {type(value).__name__}, the schema says Sparse",
+        expected="(indices, values), {index: value}, or a dense array",
+        found=described(value),
+        do="(indices, values) of the elements that are not zero",
+    )
+
+
+def _is_list(part: Any) -> bool:
+    return not is_text(part) and (sequence(part) is not None or np.ndim(part) == 1)
+
+
+def _indices(indices: Any, feature: Sparse) -> Array:
+    try:
+        places = stored_numbers(indices, _INDEX, (None,))
+    except Unfit as unfit:
+        raise _refused("indices that are whole numbers, in one list", unfit.found) from None
+    wrong = (places < 0) | (places >= feature.size)
+    if wrong.any():
+        raise _refused(f"indices from 0 to {feature.size - 1:,}", f"index {int(places[np.argmax(wrong)]):,}")
+    return places
+
+
+def _refused(expected: str, found: str) -> Unfit:
+    return Unfit(
+        "E320",
+        "has indices that cannot be",
+        expected=expected,
+        found=found,
+        do="mend the indices, or declare another size=",
     )

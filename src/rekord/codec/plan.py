@@ -15,7 +15,7 @@ import numpy as np
 
 from rekord import _core
 from rekord.schema import Boxes, Feature, Image, Mask, Schema, Sparse, Tensor, Text
-from rekord.schema.defaults import held
+from rekord.schema.base import held
 
 # The numbers that the core uses: the fields of tf.train.Feature, and core/plan.h's Missing.
 KINDS = {"bytes": 1, "float": 2, "int64": 3}

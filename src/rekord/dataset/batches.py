@@ -9,7 +9,12 @@ from itertools import islice
 
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.background import OrderedWork
-from rekord.dataset.decoding import (
+from rekord.dataset.loader import Loader, Reading, State
+from rekord.dataset.order import Ids, Remainder, Steps
+from rekord.dataset.postprocess import Batch
+from rekord.dataset.read_transforms import Transforming
+from rekord.dataset.readers.indexed import IndexedDecoder
+from rekord.dataset.readers.sequential import (
     THREADS,
     Begin,
     InlineBatches,
@@ -17,15 +22,8 @@ from rekord.dataset.decoding import (
     new_pool,
     sensible,
 )
-from rekord.dataset.finish import Batch
-from rekord.dataset.indexed import IndexedDecoder
-from rekord.dataset.loader import Loader, Reading
-from rekord.dataset.order import Ids
-from rekord.dataset.recipes import Recipe
+from rekord.dataset.samplers import Recipe
 from rekord.dataset.shards import Shards
-from rekord.dataset.state import State
-from rekord.dataset.steps import Remainder, Steps
-from rekord.dataset.transformed import Transforming
 from rekord.errors import error
 
 _MOST_USUAL_THREADS = 4

@@ -24,9 +24,9 @@ from rekord.dataset.manifest import Manifest, SplitPart, manifest_path, read_man
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.storage.anywhere import ANYWHERE
-from rekord.storage.files import Stat
+from rekord.storage.local import Stat
 from rekord.storage.remote import is_remote
+from rekord.storage.router import ANYWHERE
 
 _MOST_KEPT = 8
 _MOST_INFLATION = 1032

@@ -13,21 +13,18 @@ import numpy as np
 
 from rekord.dataset.compact_manifest import CompactManifest, CompactSplit, ListedSplit, compact_manifest
 from rekord.dataset.index import Stamp
-from rekord.dataset.infer import WHOLE_PAYLOAD, Kind, check_kind
-from rekord.dataset.lazy_schema import LazySchema
+from rekord.dataset.infer import WHOLE_PAYLOAD, Kind, LazySchema, check_kind
 from rekord.dataset.manifest import check_shard, has_manifest, manifest_path
-from rekord.dataset.names import check_complete, splits_of
-from rekord.dataset.read import record_files
+from rekord.dataset.read import check_complete, record_files, splits_of, tfds_listing
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
-from rekord.dataset.tfds_splits import tfds_listing
 from rekord.errors import error, located
 from rekord.schema import Payload, Schema
+from rekord.schema.interop.tfds import INFO_NAME, read_tfds_folder
 from rekord.schema.schema import KIND_NAMES
-from rekord.schema.tfds import INFO_NAME, read_tfds_folder
-from rekord.storage.anywhere import each, kind_of
-from rekord.storage.files import PathLike
+from rekord.storage.local import PathLike
 from rekord.storage.remote import is_remote
+from rekord.storage.router import each, kind_of
 
 if TYPE_CHECKING:
     from rekord.transforms.chain import Chain
@@ -163,7 +160,7 @@ class Dataset:
 
         `dataset.transforms.bind(schema).apply(row)` does to a raw row what writing did to all others.
         """
-        from rekord.transforms.recorded import from_recorded
+        from rekord.transforms.chain import from_recorded
 
         folder, layout = self._recorded or ("", None)
         told = layout.get("transforms", ()) if isinstance(layout, dict) else ()

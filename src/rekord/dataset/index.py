@@ -37,7 +37,7 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord.dataset.manifest import FOLDER, Count
-from rekord.records.compress import FlushPoint
+from rekord.framing.deflate import FlushPoint
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Mask, Schema, Text
 
 if TYPE_CHECKING:

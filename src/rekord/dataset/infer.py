@@ -1,4 +1,4 @@
-"""`rk.infer`: a schema proposed for record files, payloads or rows."""
+"""`rk.infer`: a schema proposed for record files, payloads or rows; a dataset without one infers it at first use."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any, TypeAlias
 
 from rekord import _core
 from rekord._core import PayloadKind
+from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.read import open_frames, record_files
 from rekord.errors import FormatError, RekordError, error, located
 from rekord.faults import wire_error
+from rekord.framing.frames import EVIDENCE_BYTES, FrameReader, Stretch
 from rekord.location import Location
-from rekord.records.frame import EVIDENCE_BYTES, FrameReader, Stretch
 from rekord.schema import Payload, RecordKind, Schema
-from rekord.schema.infer import Evidence, KeyEvidence, schema_of
-from rekord.schema.infer_rows import infer_rows
-from rekord.schema.refuse import shown
-from rekord.schema.rowforms import is_table
+from rekord.schema.infer import Evidence, KeyEvidence, infer_rows, schema_of
+from rekord.schema.messages import shown
+from rekord.schema.row_adapters import is_table
 from rekord.schema.schema import KIND_NAMES
 
 OPENED_RECORDS = 10_000
@@ -382,3 +382,43 @@ def check_kind(kind: object) -> None:
             found=shown(kind),
             do='kind="example"',
         )
+
+
+class LazySchema:
+    """One schema for all splits of a dataset."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        declared: Schema | None,
+        kind: Kind | None,
+        *,
+        inferred: Schema | None = None,
+    ) -> None:
+        self._paths = tuple(paths)
+        self._declared = declared
+        self._kind = kind
+        self._inferred = inferred
+
+    @property
+    def declared(self) -> bool:
+        """Whether somebody said what records hold."""
+        return self._declared is not None
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a schema without reading any record."""
+        return self._declared is not None or self._inferred is not None
+
+    def get(self) -> Schema:
+        """The schema; the first records are read for it where none is declared."""
+        if self._declared is not None:
+            return self._declared
+        if self._inferred is None:
+            self._inferred, _ = infer_files(self._paths, kind=self._kind)
+        return self._inferred
+
+    def plan(self, columns: tuple[str, ...] | None) -> CodecPlan:
+        """How records are decoded by it, or some of their columns."""
+        # Under a declared schema other keys are none of its business; an inferred one claims to know them all.
+        return compile_plan(self.get(), columns, strict=self._declared is None)

@@ -17,10 +17,10 @@ import msgspec
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema.refuse import shown
-from rekord.storage.anywhere import ANYWHERE, kind_of
-from rekord.storage.files import Stat, Storage, read_file
+from rekord.schema.messages import shown
+from rekord.storage.local import Stat, Storage, read_file
 from rekord.storage.remote import is_remote
+from rekord.storage.router import ANYWHERE, kind_of
 
 MANIFEST = "rekord.json"
 FOLDER = ".rekord"

@@ -1,12 +1,8 @@
-"""The order of an epoch: which record stands at each position, as a pure function of seed and epoch.
-
-Ranks, loader workers, threads and batch sizes never enter here: they only partition the positions (`steps`). So the
-same seed gives the same order in every framework, and a state of a few numbers is enough to go on anywhere.
-"""
+"""The order of an epoch, which record is at each position, and how ranks and workers partition the positions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeGuard
 
@@ -82,3 +78,93 @@ def checked_seed(name: str, value: object) -> int:
             do=f"{name}=0",
         )
     return int(value.__index__())
+
+
+Remainder: TypeAlias = Literal["keep", "drop", "pad"]
+_REMAINDERS = ("keep", "drop", "pad")
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of one rank through `n` positions, beginning with the position `consumed`.
+
+    What is left when no full step fits any more is kept (a rank may then have a shorter batch than others, or none),
+    dropped, or padded with positions from the epoch's start.
+    """
+
+    n: int
+    batch_size: int
+    rank: int = 0
+    world: int = 1
+    remainder: Remainder = "keep"
+    consumed: int = 0
+
+    @property
+    def step_positions(self) -> int:
+        """How many positions all ranks take together in a step."""
+        return self.batch_size * self.world
+
+    def __len__(self) -> int:
+        """How many batches this rank still gets."""
+        left = max(self.n - self.consumed, 0)
+        whole, rest = divmod(left, self.step_positions)
+        if not rest or self.remainder == "drop":
+            return whole
+        return whole + 1 if self.remainder == "pad" or len(self._positions(whole)) else whole
+
+    @property
+    def padded(self) -> int:
+        """How many positions of the last step, over all ranks, come from the epoch's start."""
+        rest = max(self.n - self.consumed, 0) % self.step_positions
+        return self.step_positions - rest if self.remainder == "pad" and rest else 0
+
+    def positions(self, step: int) -> Ids:
+        """The positions of this rank in a step."""
+        return self._positions(step)
+
+    def consumed_after(self, step: int) -> int:
+        """How many positions of the epoch are delivered, over all ranks, once this step is."""
+        return min(self.consumed + (step + 1) * self.step_positions, self.n)
+
+    def of_worker(self, worker: int, workers: int) -> Iterator[int]:
+        """The steps of one loader worker: whole ones, so that any number of workers gives one order."""
+        return iter(range(worker, len(self), workers))
+
+    def _positions(self, step: int) -> Ids:
+        begin = self.consumed + step * self.step_positions
+        first = begin + (self.rank - begin) % self.world
+        end = begin + self.step_positions
+        if self.remainder == "pad":
+            return np.arange(first, end, self.world, dtype=np.int64) % max(self.n, 1)
+        return np.arange(first, min(end, self.n), self.world, dtype=np.int64)
+
+
+def checked_ranks(rank: object, world: object, remainder: object) -> tuple[int, int, Remainder]:
+    """A rank that is one of the world's, and what becomes of the remainder."""
+    for name, value, least in (("world", world, 1), ("rank", rank, 0)):
+        if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < least:
+            raise error(
+                "U605",
+                f"`{name}` cannot be {repr(value)[:60]}",
+                expected=f"a whole number from {least} on",
+                found=repr(value)[:60],
+                do=f"{name}={least}",
+            )
+    number, size = int(rank.__index__()), int(world.__index__())  # type: ignore[attr-defined]
+    if number >= size:
+        raise error(
+            "U605",
+            f"`rank` cannot be {number} in a world of {size}",
+            expected=f"a number from 0 to {size - 1}",
+            found=str(number),
+            do="rank=0, or the number of this process among all",
+        )
+    if remainder not in _REMAINDERS:
+        raise error(
+            "U605",
+            f"`remainder` cannot be {repr(remainder)[:60]}",
+            expected='"keep", "drop" or "pad"',
+            found=repr(remainder)[:60],
+            do='remainder="drop"',
+        )
+    return number, size, remainder  # type: ignore[return-value]

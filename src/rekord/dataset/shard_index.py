@@ -1,29 +1,26 @@
-"""Where the records of a shard begin: from its index file, or found out and kept for the next time.
-
-An index is looked for in `.rekord/index` beside the shard, in the user's cache, and in the index files of other
-tools. That of a shard that a manifest lists is believed only where the manifest's checksums are its own and it was
-made of a shard of the same digest; others only where they are whole in themselves and fit the file. Otherwise the
-headers of the file say it, one hop a record.
-"""
+"""Where the records of a shard begin: from its index file or the cache, else found by a scan."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import secrets
 import stat as modes
+import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from threading import Lock
+from time import time
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from rekord import _core
 from rekord.dataset.compact_manifest import listed_shard
-from rekord.dataset.flush_points import find_flush_points
-from rekord.dataset.foreign_index import beside, fits, frame_bytes
+from rekord.dataset.external_index import beside, fits, frame_bytes
 from rekord.dataset.index import (
     CHUNK_CACHE_BYTES,
     CHUNK_RECORDS,
@@ -34,23 +31,222 @@ from rekord.dataset.index import (
     Stamp,
     compact,
     index_path,
+    offsets_file,
     open_index_file,
 )
-from rekord.dataset.index_cache import CACHED_BYTES, cached, keep
 from rekord.dataset.order import Ids
 from rekord.dataset.read import explain, open_frames, open_slabs
-from rekord.dataset.remote_index import remote_index_file
 from rekord.errors import RekordError, error
+from rekord.framing.deflate import FLUSH_BYTES, FlushPoint
+from rekord.framing.frames import EVIDENCE_BYTES
+from rekord.framing.inflate import read_head, recognise
 from rekord.location import Location
-from rekord.records.compress import FLUSH_BYTES, FlushPoint
-from rekord.records.compression import read_head, recognise
-from rekord.records.frame import EVIDENCE_BYTES
-from rekord.storage.anywhere import ANYWHERE
-from rekord.storage.files import read_error
+from rekord.storage.local import read_error, read_file
 from rekord.storage.remote import is_remote
+from rekord.storage.router import ANYWHERE, REMOTE
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+CACHED_BYTES = 1 << 20
+"""Shorter files are looked through faster than a cache is asked."""
+
+MOST_BYTES = 1 << 30
+MOST_ENTRIES = 20_000
+_WRITES_BETWEEN_CLEANINGS = 64
+_UNFINISHED = ".unfinished"
+_UNFINISHED_SECONDS = 86_400
+_writes = count()
+
+
+def cache_folder() -> str | None:
+    """Where indexes are kept: below REKORD_CACHE, or below XDG_CACHE_HOME, or below ~/.cache."""
+    named = os.environ.get("REKORD_CACHE")
+    if named:
+        return os.path.join(named, "index")
+    usual = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(usual):  # as its specification says
+        usual = os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(usual, "rekord", "index") if os.path.isabs(usual) else None
+
+
+def cached(path: str, size_bytes: int, mtime_ns: int, expected: Expected) -> IndexFile | None:
+    """The index of a file that is still as it was then."""
+    found = kept(path, expected)
+    if found is None or (found.facts.file_bytes, found.facts.mtime_ns) != (size_bytes, mtime_ns):
+        return None
+    return found
+
+
+def kept(path: str, expected: Expected) -> IndexFile | None:
+    """What is kept in the place of a path."""
+    place = _entry(path)
+    found = None if place is None else open_index_file(place, expected)
+    if place is not None and found is not None:
+        with suppress(OSError):
+            os.utime(place)  # what is used stays longest
+    return found
+
+
+def keep(
+    path: str,
+    size_bytes: int,
+    mtime_ns: int,
+    offsets: Offsets,
+    compression: str,
+    flush_points: Sequence[FlushPoint] | None = None,
+) -> None:
+    """Keep an index for the next time, in place of an older one of the same file."""
+    content = offsets_file(
+        offsets,
+        file_bytes=size_bytes,
+        mtime_ns=mtime_ns,
+        compression=compression,
+        flush_points=flush_points,
+    )
+    keep_content(path, content)
+
+
+def keep_content(path: str, content: bytes) -> None:
+    """Keep the bytes of an index file, as they are, in the place of a path."""
+    place = _entry(path)
+    if place is None:
+        return
+    staged = f"{place}.{secrets.token_hex(4)}{_UNFINISHED}"
+    try:
+        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+        with open(staged, "xb") as file:
+            file.write(content)
+        # In one step: others may be reading or writing the same entry. Half an entry after a power cut is no
+        # harm, since its checksum tells.
+        os.replace(staged, place)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(staged)
+        return
+    if next(_writes) % _WRITES_BETWEEN_CLEANINGS == 0:
+        clean(os.path.dirname(place), spare=place)
+
+
+def clean(folder: str, *, spare: str = "") -> None:
+    """Remove what was used longest ago, where there is too much, and what nobody finished."""
+    found: list[tuple[float, int, str]] = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                facts = entry.stat(follow_symlinks=False)
+                if entry.name.endswith(_UNFINISHED):
+                    if facts.st_mtime < time() - _UNFINISHED_SECONDS:
+                        os.unlink(entry.path)
+                elif entry.name.endswith(".arrow") and entry.path != spare:
+                    found.append((facts.st_mtime, facts.st_size, entry.path))
+    found.sort()
+    entries_left, bytes_left = len(found), sum(size_bytes for _, size_bytes, _ in found)
+    for _, size_bytes, path in found:
+        if entries_left < MOST_ENTRIES and bytes_left <= MOST_BYTES:
+            return
+        with suppress(OSError):
+            os.unlink(path)
+        entries_left -= 1
+        bytes_left -= size_bytes
+
+
+def _entry(path: str) -> str | None:
+    folder = cache_folder()
+    if folder is None:
+        return None
+    whole = path if is_remote(path) else os.path.abspath(path)
+    return os.path.join(folder, f"{hashlib.sha256(os.fsencode(whole)).hexdigest()[:32]}.arrow")
+
+
+_MOST_BYTES = 1 << 30
+
+
+def remote_index_file(url: str, expected: Expected) -> IndexFile | None:
+    """An index file by its URL; None where there is none, or not the expected one.
+
+    It is read from the user's cache, chunk by chunk; where nothing can be kept there it stays in memory.
+    """
+    try:
+        there = REMOTE.stat(url)
+    except RekordError as failure:
+        # Where nobody may list files, one that is missing looks like one that is secret.
+        if failure.code in ("X501", "X556"):
+            return None
+        raise
+    if there.kind != "file" or not 0 < there.size_bytes <= _MOST_BYTES:
+        return None
+    name = f"{url}#{there.size_bytes}-{there.mtime_ns:x}"
+    # Without a time nothing tells it from a later one of the same size.
+    found = kept(name, expected) if there.mtime_ns else None
+    if found is None:
+        content = REMOTE.ranges([(url, 0, there.size_bytes)])[0]
+        keep_content(name, content)
+        found = kept(name, expected) or open_index_file(url, expected, content)
+    return found
+
+
+_MARK = b"\x00\x00\xff\xff"
+_WINDOW_BYTES = 32 << 10
+
+
+def find_flush_points(path: str, compression: str, offsets: Offsets) -> tuple[FlushPoint, ...] | None:
+    """The places where a shard that rekord compressed can be entered; None where they are not those of rekord."""
+    expected = _flushes(offsets)
+    if not expected:
+        return ()
+    if ANYWHERE.stat(path).size_bytes > _MOST_BYTES:
+        return None
+    data = read_file(path, ANYWHERE, most_bytes=_MOST_BYTES)
+    stream = zlib.decompressobj(wbits=31 if compression == "gzip" else 15)
+    points: list[FlushPoint] = []
+    made = fed = 0
+    try:
+        while len(points) < len(expected):
+            end = data.find(_MARK, fed) + len(_MARK)
+            if end < len(_MARK):
+                return None
+            made += _inflated(stream, data[fed:end])
+            fed = end
+            if made > expected[len(points)]:
+                return None
+            if made == expected[len(points)] and _is_entry(data, end):
+                points.append(FlushPoint(made, end))
+    except zlib.error:
+        return None
+    return tuple(points)
+
+
+def _flushes(offsets: Offsets) -> list[int]:
+    """Where in the stream a flush comes before a record."""
+    found: list[int] = []
+    before = 0
+    while True:
+        place = int(np.searchsorted(offsets, before + FLUSH_BYTES))
+        if place >= len(offsets):
+            return found
+        before = int(offsets[place])
+        found.append(before)
+
+
+def _inflated(stream: zlib._Decompress, data: bytes) -> int:
+    """How many bytes some more input makes, in pieces that take little memory."""
+    made = 0
+    while data:
+        made += len(stream.decompress(data, FLUSH_BYTES))
+        data = stream.unconsumed_tail
+    return made
+
+
+def _is_entry(data: bytes, at: int) -> bool:
+    """Whether what follows can be read without anything before it."""
+    inflate = zlib.decompressobj(wbits=-15)
+    try:
+        return len(inflate.decompress(data[at : at + 4 * _WINDOW_BYTES], _WINDOW_BYTES)) > 0
+    except zlib.error:
+        return False
+
 
 Origin: TypeAlias = Literal["written", "cached", "beside", "found"]
 

@@ -1,8 +1,4 @@
-"""The shards of a split, and any of their records by number.
-
-A record's number counts through all shards in order. Its frame is copied out of the mapped file, checked and decoded
-from the copy: no mapped memory ever reaches a user, since a file may change or shrink after it was checked.
-"""
+"""The shards of a split, and any of their records by number."""
 
 from __future__ import annotations
 
@@ -20,24 +16,34 @@ import numpy as np
 from rekord import _core
 from rekord.dataset.compact_manifest import Listed
 from rekord.dataset.index import Stamp
-from rekord.dataset.inflated import Blocks, InflatedShard
 from rekord.dataset.manifest import MANIFEST, wrong_size
 from rekord.dataset.order import Ids
-from rekord.dataset.remote_shards import KEPT_BYTES, Pieces, RemoteShard, fetch
-from rekord.dataset.shard_index import (
-    ShardIndex,
-    changed,
-    front_only,
-    rebuilt_index,
-    shard_index,
-    stamp_of,
-)
-from rekord.dataset.unpacked import Unpacked
-from rekord.errors import RekordError, error
+from rekord.dataset.readers.compressed import Blocks, InflatedShard, Unpacked
+from rekord.dataset.readers.remote import KEPT_BYTES, Pieces, RemoteShard, fetch
+from rekord.dataset.shard_index import ShardIndex, changed, front_only, rebuilt_index, shard_index, stamp_of
+from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
-from rekord.storage.anywhere import each
-from rekord.storage.files import LOCAL, read_error
+from rekord.storage.local import LOCAL, read_error
 from rekord.storage.remote import is_remote
+from rekord.storage.router import each
+
+
+class NoRecord(UsageError, IndexError):
+    """An IndexError as well: Python ends a loop over `split[0]`, `split[1]`, … by it."""
+
+    def __init__(self, found: object, expected: str) -> None:
+        super().__init__(
+            "U606",
+            f"there is no record {repr(found)[:60]}",
+            expected=expected,
+            found=repr(found)[:60],
+            do="split[0] is the first one, split[-1] the last; len(split) says how many there are",
+        )
+        self._given = (found, expected)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return NoRecord, self._given
+
 
 LOOK_AGAIN_SECONDS = 30.0
 """So often a file elsewhere is asked whether it has changed: to ask for every batch would be a request each."""

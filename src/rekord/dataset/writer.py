@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rekord.codec.batch import encoded_batches
 from rekord.codec.encode import checked_schema, row_encoder
+from rekord.codec.encode_columns import encoded_batches
 from rekord.errors import EncodeError, RekordError, error
+from rekord.framing.deflate import FlushPoint, FrameSink, checked_compression, frame_sink
 from rekord.location import Location
-from rekord.records.compress import FlushPoint, FrameSink, checked_compression, frame_sink
-from rekord.storage.files import LOCAL, Storage
+from rekord.storage.local import LOCAL, Storage
 from rekord.storage.publish import Publication
 
 if TYPE_CHECKING:

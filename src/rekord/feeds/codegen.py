@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rekord.dataset.dataset import Dataset
-from rekord.dataset.foreign_index import index_root
+from rekord.dataset.external_index import index_root
 from rekord.dataset.shard_index import compression_of
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Boxes, Feature, Image, Label, Mask, Schema, Sparse, Tensor, Text
-from rekord.schema.dtypes import dtype_name
-from rekord.schema.spec import (
+from rekord.schema.base import dtype_name
+from rekord.schema.interop.tf_spec import (
     FixedLen,
     FixedLenSequence,
     SequenceSpec,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from rekord.dataset.batches import Request
-from rekord.dataset.finish import Batch
-from rekord.feeds.rows import Rows
+from rekord.dataset.postprocess import Batch
+from rekord.feeds.feed import Rows
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split

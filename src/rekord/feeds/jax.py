@@ -11,18 +11,15 @@ import numpy as np
 
 from rekord.codec.columns import Column, Ragged, SparseColumn
 from rekord.dataset.batches import Request
-from rekord.dataset.finish import Batch
 from rekord.dataset.loader import Reading
-from rekord.dataset.steps import Remainder
+from rekord.dataset.order import Remainder
+from rekord.dataset.postprocess import Batch
 from rekord.errors import RekordError, error, located
-from rekord.feeds.progress import Feed
-from rekord.feeds.ranks import Rank, chosen_ranks
-from rekord.feeds.tensors import Array, converted, framework, is_pictures
+from rekord.feeds.feed import Array, Feed, Rank, chosen_ranks, converted, framework, is_pictures
 from rekord.location import Location
 
 if TYPE_CHECKING:
-    from rekord.dataset.asking import Shuffle
-    from rekord.dataset.split import Split
+    from rekord.dataset.split import Shuffle, Split
 
 Put: TypeAlias = Callable[[Array], Any]
 

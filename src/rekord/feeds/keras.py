@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from rekord.dataset.finish import Batch
-from rekord.dataset.steps import Remainder
+from rekord.dataset.order import Remainder
+from rekord.dataset.postprocess import Batch
 from rekord.errors import RekordError, error
-from rekord.feeds.tensorflow import Mode, to_tensorflow
-from rekord.feeds.tensors import framework
+from rekord.feeds.feed import framework
+from rekord.feeds.tensorflow.native import Mode, to_tensorflow
 from rekord.location import Location
 from rekord.schema import Label, Schema
 
 if TYPE_CHECKING:
-    from rekord.dataset.asking import Shuffle
-    from rekord.dataset.split import Split
+    from rekord.dataset.split import Shuffle, Split
 
 Columns: TypeAlias = "str | Sequence[str] | None"
 Known: TypeAlias = "Schema | Mapping[str, Any]"  # features by the names of columns

@@ -4,19 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from rekord import _core
 from rekord._core import PayloadKind
+from rekord.dataset.background import OrderedWork
 from rekord.dataset.infer import SAMPLED_RECORDS, sampled_kind
-from rekord.dataset.names import compression_in_name
-from rekord.dataset.read import open_frames
+from rekord.dataset.read import compression_in_name, open_frames
 from rekord.errors import RekordError
 from rekord.faults import is_wire_fault, wire_error
-from rekord.health.ahead import Ahead
-from rekord.health.dialect import Dialect, Speaker, dialect_of, mixed_steps
+from rekord.framing.frames import FrameReader, Stretch
 from rekord.health.finding import Finding, Report, Severity
-from rekord.health.keyed import KeyedBatch
-from rekord.records.frame import FrameReader, Stretch
+from rekord.health.key_columns import Dialect, KeyedBatch, Speaker, dialect_of, mixed_steps
+
+Item = TypeVar("Item")
+
+_LEAVE_SECONDS = 1.0
+"""How long a thread is waited for that nobody wants any more: it may hang in a read that never comes back."""
+
+
+class Ahead(Iterator[Item], Generic[Item]):
+    """The same items in the same order, made by another thread, at most `depth` of them ahead of the caller.
+
+    What the maker raises is raised here, after everything that it made before. When the caller stops early, or is
+    interrupted, the thread ends with the item that it is at; where that takes long, it is left behind.
+    """
+
+    def __init__(self, items: Iterator[Item], depth: int) -> None:
+        each = ((item,) for item in items)
+        self._work: OrderedWork[tuple[Item], tuple[Item]] = OrderedWork(
+            lambda: next(each, None), _same, threads=1, ahead=depth, name="rekord-ahead"
+        )
+
+    def __next__(self) -> Item:
+        try:
+            return next(self._work)[0]
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop early."""
+        self._work.close(_LEAVE_SECONDS)
+
+
+def _same(item: tuple[Item]) -> tuple[Item]:
+    return item
+
 
 BATCH_ROWS = 4096
 BATCH_BYTES = 8 << 20

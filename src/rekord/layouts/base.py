@@ -1,11 +1,21 @@
-"""What a layout is: a schema, and how a canonical row becomes one of its rows."""
+"""What a layout is: a schema, and how a canonical row becomes one of its rows; and the layout of rows as they are."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from rekord.schema import Schema
+import numpy as np
+
+from rekord.codec.images.inspect import Picture, look_at_image, shown_format
+from rekord.codec.images.store import look_at_mask, same_size, stored_image
+from rekord.codec.values import Unfit
+from rekord.errors import error
+from rekord.location import Location
+from rekord.schema import Image, Mask, Schema
 
 Verify: TypeAlias = Literal["full", "headers"]
 """How closely images and masks are looked at.
@@ -47,3 +57,103 @@ class Layout(Protocol):
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
         """The stored row of a canonical one. A row that does not fit is an EncodeError."""
+
+
+_CHANNELS = {1: "grey", 2: "grey with alpha", 3: "RGB", 4: "RGBA"}
+_CMYK = "H731"
+
+
+def image_of(row: Mapping[str, Any], verify: Verify, *, readers: str) -> tuple[Picture, list[Remark]]:
+    """The image of a canonical row, which must be one that `readers` decode: JPEG or PNG."""
+    value = row.get("image")
+    if value is None:
+        raise error(
+            "E301",
+            "`image` has no value, and it is required",
+            location=Location(feature="image"),
+            expected="a value for Image",
+            found="None, or no such key",
+            do="give the row an image: encoded bytes, a pathlib.Path, or an array",
+        )
+    picture = looked_at(value, Image(), name="image", verify=verify)
+    if picture.format not in ("jpeg", "png"):
+        raise error(
+            "E321",
+            f"`image` is {shown_format(picture.format)}, which {readers} do not decode",
+            location=Location(path=picture.path, feature="image"),
+            expected="JPEG or PNG",
+            found=shown_format(picture.format),
+            do="convert it to PNG, or write with schema= and rk.Image() instead of a layout",
+        )
+    remarks = [Remark(code, "image", what) for code, what in picture.remarks]
+    # The keys say three channels of eight bits, and readers ask their decoder for these.
+    if (picture.channels != 3 or picture.bits > 8) and _CMYK not in [remark.code for remark in remarks]:
+        whose = "the image" if picture.path is None else os.path.basename(picture.path)
+        kind = _CHANNELS.get(picture.channels, f"{picture.channels} channels")
+        what = f"{whose} is {kind} of {picture.bits} bits: it is stored so, and readers turn it into RGB of 8 bits"
+        remarks.append(Remark("H738", "image", what))
+    return picture, remarks
+
+
+def looked_at(value: Any, image: Image, *, name: str, verify: Verify) -> Picture:
+    """An image as it is stored: encoded bytes, a file, or pixels, which are PNG unless `image` says otherwise."""
+    if not isinstance(value, np.ndarray):
+        return look_at_image(value, name=name, verify=verify)
+    try:
+        encoded = stored_image(value, image)
+    except Unfit as unfit:
+        raise unfit.told(name) from unfit.__cause__
+    return look_at_image(encoded, name=name, verify="headers")
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The layout of rows that have a schema and no other."""
+
+    schema: Schema
+
+    @property
+    def name(self) -> str:
+        return "plain"
+
+    def options(self) -> Mapping[str, Any]:
+        return {}
+
+    @cached_property
+    def looks(self) -> bool:
+        """Whether there are pictures among the columns."""
+        return bool(self._images or self._masks)
+
+    @cached_property
+    def _images(self) -> dict[str, Image]:
+        return {name: one for name, one in self.schema.context.items() if isinstance(one, Image)}
+
+    @cached_property
+    def _masks(self) -> dict[str, tuple[Mask, str]]:
+        """Each mask, and the column of the image that it covers."""
+        return {
+            name: (one, one.of or next(iter(self._images)))
+            for name, one in self.schema.context.items()
+            if isinstance(one, Mask)
+        }
+
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
+        """The row with its pictures looked at. What is missing or unknown is left for the encoder to judge."""
+        values = dict(row)
+        remarks: list[Remark] = []
+        images: dict[str, Picture] = {}
+        for name, image in self._images.items():
+            if (value := row.get(name)) is not None:
+                images[name] = picture = looked_at(value, image, name=name, verify=verify)
+                values[name] = picture.data
+                remarks += [Remark(code, name, what) for code, what in picture.remarks]
+        for name, (mask, of) in self._masks.items():
+            if (value := row.get(name)) is not None:
+                picture = look_at_mask(
+                    value, name=name, classes=mask.classes, ignore=mask.ignore, verify=verify
+                )
+                if of in images:
+                    same_size(images[of], picture, name=name)
+                values[name] = picture.data
+                remarks += [Remark(code, name, what) for code, what in picture.remarks]
+        return Derived(values, tuple(remarks))

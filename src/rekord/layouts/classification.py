@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekord.errors import RekordError, error
-from rekord.layouts.base import Derived, Verify
-from rekord.layouts.looks import image_of
+from rekord.layouts.base import Derived, Verify, image_of
 from rekord.location import Location
 from rekord.schema import Feature, Image, Int64, Label, Schema, Text
-from rekord.schema.refuse import near_miss, shown
+from rekord.schema.messages import near_miss, shown
 
 
 def classification(

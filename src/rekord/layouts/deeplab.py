@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rekord.codec.masks import look_at_mask, same_size
+from rekord.codec.images.store import look_at_mask, same_size
 from rekord.errors import RekordError, error
-from rekord.layouts.base import Derived, Remark, Verify
-from rekord.layouts.looks import image_of
+from rekord.layouts.base import Derived, Remark, Verify, image_of
 from rekord.location import Location
 from rekord.schema import Image, Int64, Mask, Schema, Text
-from rekord.schema.refuse import shown
+from rekord.schema.messages import shown
 
 Colour = tuple[int, int, int]
 

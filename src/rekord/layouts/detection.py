@@ -9,14 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rekord.codec.looking import Picture, look_at_image, shown_format
-from rekord.codec.masks import same_size
+from rekord.codec.images.inspect import Picture, look_at_image, shown_format
+from rekord.codec.images.store import same_size
 from rekord.errors import RekordError, error
-from rekord.layouts.base import Derived, Remark, Verify
-from rekord.layouts.looks import looked_at
+from rekord.layouts.base import Derived, Remark, Verify, looked_at
 from rekord.location import Location
 from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Schema, Text
-from rekord.schema.refuse import shown
+from rekord.schema.messages import shown
 
 # What some sources know of a box, and others do not.
 _EXTRAS: dict[str, Feature] = {

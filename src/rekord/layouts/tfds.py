@@ -9,8 +9,7 @@ from typing import Any
 
 from rekord.errors import RekordError, error
 from rekord.schema import Schema
-from rekord.schema.refuse import shown
-from rekord.schema.tfds import (
+from rekord.schema.interop.tfds import (
     FEATURES_NAME,
     INFO_NAME,
     dataset_info,
@@ -18,6 +17,7 @@ from rekord.schema.tfds import (
     label_files,
     unfit,
 )
+from rekord.schema.messages import shown
 
 SHARD_TEMPLATE = "{name}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
 """How TFDS calls the shards of a split."""

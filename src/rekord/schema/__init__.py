@@ -1,9 +1,8 @@
 """Schemas: the declared types of a dataset."""
 
-from rekord.schema.base import Feature
+from rekord.schema.base import ABSENT, Feature
 from rekord.schema.compat import Change, Compatibility, compat
-from rekord.schema.defaults import ABSENT
-from rekord.schema.feature import (
+from rekord.schema.features import (
     Boxes,
     Bytes,
     Float32,

@@ -1,18 +1,384 @@
-"""What every declared type shares: key, presence, default, equality and the way it is written down."""
+"""What every feature type shares: key, presence, dtype, shape, range and default."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
+import math
+import operator
+import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from rekord.errors import RekordError
-from rekord.schema.defaults import ABSENT, Absent, Misfit, is_unicode, plain
-from rekord.schema.dtypes import dtype_name
-from rekord.schema.refuse import refuse, shown
-from rekord.schema.shapes import Shape
+from rekord.schema.messages import refuse, shown
+
+INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+FLOATS = ("float16", "float32", "bfloat16")
+TENSORS = (*INTEGERS, *FLOATS, "float64", "complex64", "complex128")
+
+_SHORT = {np.dtype(name).str[1:]: name for name in TENSORS if name != "bfloat16"}
+_BFLOAT16_MAX = 3.3895313892515355e38
+_MAXIMA = {
+    "float16": 65504.0,
+    "bfloat16": _BFLOAT16_MAX,
+    "float32": float(np.finfo(np.float32).max),
+    "float64": float(np.finfo(np.float64).max),
+}
+
+
+def checked_dtype(value: object, allowed: tuple[str, ...], owner: str, column: str | None) -> Any:
+    """The NumPy dtype that `value` names, if `owner` can hold it.
+
+    bfloat16 is NumPy's only with ml_dtypes installed; without it, the name itself is kept.
+    """
+    name = _name_of(value)
+    if name not in allowed:
+        elsewhere = name in TENSORS and owner != "Tensor"
+        raise refuse(
+            "S104",
+            f"{owner} cannot hold dtype {shown(value)}",
+            column=column,
+            expected="one of " + ", ".join(allowed),
+            found=shown(value),
+            do=f'Tensor("{name}", shape=...) keeps every bit' if elsewhere else "name one of these dtypes",
+        )
+    if name != "bfloat16":
+        return np.dtype(name).newbyteorder("<")
+    try:
+        return np.dtype(import_module("ml_dtypes").bfloat16)
+    except ImportError:
+        return name
+
+
+def dtype_name(dtype: Any) -> str:
+    """The canonical name of what `checked_dtype` gave."""
+    return dtype if isinstance(dtype, str) else str(dtype.name)
+
+
+def _name_of(value: object) -> str | None:
+    # Strings are looked up, never handed to NumPy: it warns about some and builds structures from others.
+    if isinstance(value, str):
+        bare = value[1:] if value[:1] in ("<", "|", "=") else value
+        return bare if bare in TENSORS else _SHORT.get(bare)
+    if isinstance(value, type):
+        try:
+            value = np.dtype(value)
+        except Exception:  # what NumPy raises for a strange class is not ours to know
+            return None
+    if isinstance(value, np.dtype):
+        return None if value.byteorder == ">" else str(value.name)
+    name = getattr(value, "name", None)  # tf.int64 and its like
+    return name if isinstance(name, str) else None
+
+
+def integer_bounds(dtype: Any) -> tuple[int, int]:
+    """The least and the greatest number of an integer dtype; 0 and 1 for bool."""
+    if dtype_name(dtype) == "bool":
+        return 0, 1
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def float_maximum(dtype: Any) -> float:
+    """The greatest finite number of a real float dtype."""
+    return _MAXIMA[dtype_name(dtype)]
+
+
+def rounded(value: float, dtype: Any) -> float:
+    """`value` in a float dtype, written with the fewest digits that name it there: 0.1 stays 0.1.
+
+    A finite value that the dtype cannot hold becomes infinite; the caller says whether that is refused.
+    """
+    name = dtype_name(dtype)
+    if value != value or value in (float("inf"), float("-inf")):
+        return value
+    with np.errstate(over="ignore"):
+        if name == "bfloat16":
+            return float(str(np.float32(_bfloat16(float(np.float32(value))))))
+        return float(str(np.dtype(name).type(value)))
+
+
+def _bfloat16(value: float) -> float:
+    """The upper half of a float32, rounded to nearest even: needs no ml_dtypes."""
+    if value in (float("inf"), float("-inf")):
+        return value
+    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+
+
+Shape: TypeAlias = "tuple[int | None, ...]"
+
+_MOST_DIMENSIONS = 32  # NumPy's limit before 2.0
+_MOST_ELEMENTS = 2**63 - 1
+
+
+def checked_shape(value: object, owner: str, column: str | None) -> Shape:
+    """`value` as a tuple of sizes, None where a size varies from record to record."""
+    if not isinstance(value, (tuple, list)) or len(value) > _MOST_DIMENSIONS:
+        raise refuse(
+            "S101",
+            f"{owner} has a shape that is none",
+            column=column,
+            expected=f"a tuple of at most {_MOST_DIMENSIONS} sizes, each an int or None",
+            found=shown(value),
+            do="shape=() for one value, shape=(3,) for three, shape=(None,) for a varying number",
+        )
+    shape = tuple(None if size is None else _checked_size(size, value, owner, column) for size in value)
+    known = math.prod(size for size in shape if size is not None)
+    if known > _MOST_ELEMENTS:
+        raise refuse(
+            "S101",
+            f"{owner} has a shape of more elements than any record can hold",
+            column=column,
+            expected="fewer than 2^63 elements",
+            found=shown(shape),
+            do="check the sizes",
+        )
+    if known == 0 and None in shape:
+        raise refuse(
+            "S101",
+            f"{owner} has a shape whose unknown size cannot be restored",
+            column=column,
+            expected="no 0 beside None: with no values stored, any size would fit",
+            found=shown(shape),
+            do="give the unknown size, or drop the dimension of size 0",
+        )
+    return shape
+
+
+def _checked_size(size: object, shape: object, owner: str, column: str | None) -> int:
+    try:
+        if isinstance(size, bool):
+            raise TypeError
+        number = operator.index(size)  # type: ignore[arg-type]
+        if number < 0:
+            raise TypeError
+    except TypeError:
+        raise refuse(
+            "S101",
+            f"{owner} has a shape with the size {shown(size)}",
+            column=column,
+            expected="an int of 0 or more, or None for a size that varies",
+            found=shown(shape),
+            do="None, not -1, for a size that varies" if size == -1 else "give each size as an int or None",
+        ) from None
+    return number
+
+
+def checked_partitions(value: object, shape: Shape, owner: str, column: str | None) -> tuple[str, ...]:
+    """The keys of row lengths, one for each unknown dimension but the outermost."""
+    if not isinstance(value, (tuple, list)) or not all(isinstance(key, str) and key for key in value):
+        raise refuse(
+            "S103",
+            f"{owner} has partitions that are not record keys",
+            column=column,
+            expected="a tuple of record keys, each a text",
+            found=shown(value),
+            do='partitions=("tokens/row_lengths",)',
+        )
+    partitions = tuple(value)
+    unknown = shape.count(None)
+    if unknown > 1 and not partitions:
+        raise refuse(
+            "S102",
+            f"{owner} has more than one unknown dimension",
+            column=column,
+            expected="at most one None: a flat list of values can restore no more",
+            found=f"shape={shape}",
+            do=f"fix all sizes but one, or name {unknown - 1} record key(s) of row lengths with partitions=",
+        )
+    if len(set(partitions)) < len(partitions):
+        raise refuse(
+            "S103",
+            f"{owner} names one partition twice",
+            column=column,
+            expected="a record key of its own for each level of row lengths",
+            found=shown(partitions),
+            do="give each level its own key",
+        )
+    if partitions and (unknown != len(partitions) + 1 or shape[:unknown] != (None,) * unknown):
+        raise refuse(
+            "S103",
+            f"{owner} has partitions that do not fit its shape",
+            column=column,
+            expected=f"{len(partitions) + 1} leading None for {len(partitions)} partition(s), then sizes",
+            found=f"shape={shape}",
+            do=f"shape={(None,) * (len(partitions) + 1)}, or another number of partitions",
+        )
+    return partitions
+
+
+def checked_range(
+    value: object, limits: tuple[Any, Any], bound: Callable[[object], Any], owner: str, column: str | None
+) -> tuple[Any, Any] | None:
+    """`value` as (least, greatest), an open end filled from `limits`; `bound` says whether a number fits."""
+    if value is None:
+        return None
+    if not isinstance(value, (tuple, list)) or len(value) != 2 or (value[0] is None and value[1] is None):
+        raise _refused(value, "(least, greatest), at most one of them None", owner, column)
+    try:
+        low = limits[0] if value[0] is None else bound(value[0])
+        high = limits[1] if value[1] is None else bound(value[1])
+    except Misfit as misfit:
+        raise _refused(value, misfit.expected, owner, column) from None
+    if low != low or high != high:
+        raise _refused(value, "numbers that can be compared: NaN cannot", owner, column)
+    if low > high:
+        raise _refused(value, "the least value first", owner, column)
+    return low, high
+
+
+def _refused(value: object, expected: str, owner: str, column: str | None) -> Exception:
+    return refuse(
+        "S105",
+        f"{owner} has a range that cannot be meant",
+        column=column,
+        expected=expected,
+        found=shown(value),
+        do="range=(0, 10) for both ends, range=(0, None) for one",
+    )
+
+
+_WHOLE_IN_FLOAT32 = 2**24
+
+
+class Absent(enum.Enum):
+    """The type of `ABSENT`, which says that a feature has no default."""
+
+    ABSENT = enum.auto()
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT = Absent.ABSENT
+
+
+class Misfit(Exception):
+    """Why a value does not fit; the feature that asked turns it into its own error."""
+
+    def __init__(self, expected: str, found: object) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.found = shown(found)
+
+
+def fitted(value: object, shape: Shape, ragged: bool, scalar: Callable[[object], Any]) -> Any:
+    """`value` as nested tuples of the given shape, each element as `scalar` gives it."""
+    lengths: dict[int, int] = {}
+
+    def walk(part: object, axis: int) -> Any:
+        if isinstance(part, np.ndarray):
+            part = part.tolist()
+        if axis == len(shape):
+            if isinstance(part, (list, tuple)):
+                raise Misfit(f"a value of shape {shape}", value)
+            return scalar(part)
+        if not isinstance(part, (list, tuple)):
+            raise Misfit(f"a value of shape {shape}", value)
+        size = shape[axis]
+        if size is None and not ragged:
+            size = lengths.setdefault(axis, len(part))
+        if size is not None and len(part) != size:
+            raise Misfit(f"a value of shape {shape}", value)
+        return tuple([walk(inner, axis + 1) for inner in part])
+
+    return walk(value, 0)
+
+
+def integer(value: object, dtype: Any) -> int | bool:
+    """A whole number that fits an integer dtype."""
+    value = plain(value)
+    low, high = integer_bounds(dtype)
+    if not isinstance(value, int):
+        raise Misfit(f"a whole number for {dtype_name(dtype)}", value)
+    if not low <= value <= high:
+        raise Misfit(f"a number from {low} to {high}, as {dtype_name(dtype)} holds", value)
+    return bool(value) if dtype_name(dtype) == "bool" else int(value)
+
+
+def real(value: object, dtype: Any, *, exact: bool) -> float:
+    """A number that a float dtype holds after rounding, or as it stands where `exact`."""
+    value = plain(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Misfit(f"a number for {dtype_name(dtype)}", value)
+    given = value
+    try:
+        value = float(value)
+    except OverflowError:
+        raise Misfit(f"a number that {dtype_name(dtype)} can hold", given) from None
+    number = rounded(value, dtype)
+    if abs(value) != float("inf") and abs(number) == float("inf"):
+        raise Misfit(f"a number of at most ±{float_maximum(dtype)!r}, as {dtype_name(dtype)} holds", given)
+    survives = given == held(value, dtype) or given != given
+    if not survives and exact:
+        raise Misfit(f'a number that {dtype_name(dtype)} holds exactly, as rounding="exact" asks', given)
+    if not survives and isinstance(given, int) and abs(given) > _WHOLE_IN_FLOAT32:
+        raise Misfit(f"a whole number that survives {dtype_name(dtype)}", given)
+    return number
+
+
+def held(value: float, dtype: Any) -> float:
+    """The number that is stored, with all its digits."""
+    name = dtype_name(dtype)
+    return float(np.dtype("float32" if name == "bfloat16" else name).type(rounded(value, dtype)))
+
+
+def element(value: object, dtype: Any) -> Any:
+    """One element of a tensor, as its dtype holds it."""
+    name = dtype_name(dtype)
+    if name.startswith(("bool", "int", "uint")):
+        return integer(value, dtype)
+    if not name.startswith("complex"):
+        return real(value, dtype, exact=False)
+    value = plain(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float, complex)):
+        raise Misfit(f"a number for {name}", value)
+    part = np.dtype("float32" if name == "complex64" else "float64")
+    return complex(real(value.real, part, exact=False), real(value.imag, part, exact=False))
+
+
+def octets(value: object) -> bytes:
+    """A byte string."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise Misfit('bytes, such as b"..."; text belongs into a Text feature', value)
+
+
+def text(value: object) -> str:
+    """A text that UTF-8 can hold."""
+    if not isinstance(value, str):
+        raise Misfit("a str; bytes belong into a Bytes feature", value)
+    if not is_unicode(value):
+        raise Misfit("text without lone surrogates: UTF-8 cannot hold them", value)
+    return str(value)
+
+
+def is_unicode(value: str) -> bool:
+    """Whether UTF-8 can hold a text: a lone surrogate has no bytes."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def plain(value: object) -> object:
+    """A NumPy scalar as the Python number that it is."""
+    if isinstance(value, np.ndarray) and value.shape == ():
+        value = value[()]
+    if not isinstance(value, np.generic):
+        return value
+    if isinstance(value, (np.bool_, np.integer, np.floating, np.complexfloating)):
+        return value.item()
+    return float(value) if value.dtype.name == "bfloat16" else value
+
 
 Kind: TypeAlias = Literal["int64", "float", "bytes"]
 

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from rekord.schema.base import Feature
-from rekord.schema.dtypes import FLOATS, dtype_name, integer_bounds
-from rekord.schema.feature import Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor
+from rekord.schema.base import FLOATS, Feature, Shape, dtype_name, integer_bounds
+from rekord.schema.features import Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor
 from rekord.schema.schema import KIND_NAMES, Schema
-from rekord.schema.shapes import Shape
 
 Verdict: TypeAlias = Literal["same", "widened", "breaking"]
 

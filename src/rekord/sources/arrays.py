@@ -1,19 +1,412 @@
-"""Columns in memory: dicts of arrays, and pandas DataFrames; and every other source of arrays by its name."""
+"""Columns in memory, and the `.npy` and `.npz` files of NumPy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import ast
+import math
+import os
+import re
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from rekord.errors import RekordError, error
+import numpy as np
+
+from rekord.errors import RekordError, error, located
+from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.infer_rows import infer_rows
-from rekord.schema.refuse import shown
-from rekord.schema.rowforms import column_batches
+from rekord.schema.infer import infer_rows
+from rekord.schema.messages import shown
+from rekord.schema.row_adapters import column_batches
 from rekord.sources.arrow import polars
-from rekord.sources.base import Chunk, Columns, Facts
-from rekord.sources.numpy_files import npy, npz
+from rekord.sources.base import (
+    PART_BYTES,
+    Chunk,
+    Columns,
+    Facts,
+    Listing,
+    Part,
+    SourceFile,
+    check_unchanged,
+    checked_path,
+    damaged,
+    disk_failure,
+    empty,
+    listed,
+    opened,
+)
+from rekord.sources.tables import checked_keep, inconsistent, rows_at_once
+
+_MAGIC = b"\x93NUMPY"
+_MOST_HEADER_BYTES = 10_000
+_DTYPE = re.compile(r"[<>|=]?[a-zA-Z?][0-9]{0,9}(?:\[[0-9a-zA-Z]{1,12}\])?")
+
+
+class Header(NamedTuple):
+    """What a .npy file says of its array, held against the bytes that there are."""
+
+    dtype: Any
+    rows: int
+    row_shape: tuple[int, ...]
+    offset: int  # of the first row
+
+    @property
+    def row_bytes(self) -> int:
+        return int(self.dtype.itemsize) * math.prod(self.row_shape)
+
+
+def read_header(stream: Any, size_bytes: int, path: str, column: str) -> Header:
+    """The header of the array for `column`, in a file of `size_bytes`. Refuses what holds no rows of values."""
+    parsed = _parsed(stream)
+    if parsed is None:
+        raise damaged(path, "NumPy file", f"no header of an array for `{column[:60]}`")
+    dtype, by_columns, shape, offset = parsed
+    if dtype.hasobject or dtype.names is not None or dtype.kind not in "biufcSU" or _is_long(dtype):
+        do = "save an array of numbers or texts"
+        raise _strange(path, column, f"an array of {shown(str(dtype))}", do)
+    if not shape:
+        raise _strange(
+            path, column, "an array without dimensions", "save it with the rows first: array[None]"
+        )
+    if by_columns and len(shape) > 1:
+        do = "np.save(path, np.ascontiguousarray(array))"
+        raise _strange(path, column, "an array that is stored column by column", do)
+    header = Header(dtype, shape[0], shape[1:], offset)
+    if not header.row_bytes:
+        found = f"an array of rows of shape {header.row_shape}, without elements"
+        raise _strange(path, column, found[:80], "leave the array out")
+    if header.rows * header.row_bytes > size_bytes - offset:
+        needed = header.rows * header.row_bytes
+        found = f"{size_bytes - offset:,} bytes of data, where the header of `{column[:60]}` says {needed:,}"
+        raise damaged(path, "NumPy file", found)
+    return header
+
+
+def _is_long(dtype: np.dtype[Any]) -> bool:
+    """Whether numbers are of a width that only some machines have."""
+    return (dtype.kind == "f" and dtype.itemsize > 8) or (dtype.kind == "c" and dtype.itemsize > 16)
+
+
+def _parsed(stream: Any) -> tuple[np.dtype[Any], bool, tuple[int, ...], int] | None:
+    """dtype, whether columns come first, shape, and where data begins; None where this is no header.
+
+    NumPy's own parser runs a tokenizer over headers that are not as they should be, and lets its errors out.
+    """
+    front = stream.read(8)
+    if front not in [_MAGIC + bytes([version, 0]) for version in (1, 2, 3)]:
+        return None
+    length_bytes = stream.read(2 if front[6] == 1 else 4)
+    length = int.from_bytes(length_bytes, "little")
+    if length > _MOST_HEADER_BYTES:
+        return None
+    text = stream.read(length)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            members = ast.literal_eval(text.decode("utf-8" if front[6] == 3 else "latin-1").strip())
+            descr, by_columns, shape = (members[name] for name in ("descr", "fortran_order", "shape"))
+            if not isinstance(descr, list) and not _DTYPE.fullmatch(descr):
+                return None
+            dtype = np.dtype(descr)
+    except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError, OverflowError):
+        return None
+    sizes = isinstance(shape, tuple) and all(type(size) is int and size >= 0 for size in shape)
+    if len(text) != length or not sizes or type(by_columns) is not bool:
+        return None
+    return dtype, by_columns, shape, 8 + len(length_bytes) + length
+
+
+def _strange(path: str, column: str, found: str, do: str) -> RekordError:
+    return error(
+        "X525",
+        f"`{column[:60]}` is {found}",
+        location=Location(path=path, feature=column[:60]),
+        expected="an array of numbers, bools or texts, with the rows first",
+        found=found,
+        do=do,
+    )
+
+
+_INFERRED_BYTES = 64 << 20
+_MOST_RATIO = 1032  # deflate cannot do better
+
+
+class _Rows(NamedTuple):
+    file: SourceFile
+    header: Header
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class NpySource:
+    """Rows of .npy files, one array each."""
+
+    path: str
+    column: str
+
+    @property
+    def kind(self) -> str:
+        return "npy"
+
+    @property
+    def root(self) -> str:
+        return self._listing().root
+
+    def options(self) -> Mapping[str, Any]:
+        return {"column": self.column}
+
+    def facts(self) -> Facts:
+        schema, headers, listing = _npy_survey(self._listing(), self.column)
+        return Facts(
+            layout="table",
+            schema=schema,
+            rows=sum(header.rows for header in headers),
+            source_bytes=listing.source_bytes,
+            files=listing.files,
+        )
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        _, headers, listing = _npy_survey(self._listing(), self.column)
+        parts = []
+        for file, header in zip(listing.files, headers, strict=True):
+            step = max(1, part_bytes // max(header.row_bytes, 1))
+            for begin in range(0, header.rows, step):
+                end = min(begin + step, header.rows)
+                piece = _Rows(file, header, begin, end)
+                parts.append(Part((listing.root, piece), (end - begin) * header.row_bytes))
+        return parts
+
+    def read(self, part: Part) -> Iterator[Chunk]:
+        root, (file, header, begin, end) = part.content
+        path = Listing(root, ()).full(file)
+        at = header.offset + begin * header.row_bytes
+        with opened(path, file, at, header.offset + end * header.row_bytes) as stream:
+            yield from _array_chunks({self.column: (stream, header)}, begin, end, file.path, path)
+
+    def _listing(self) -> Listing:
+        return listed(self.path, (".npy",))
+
+
+@dataclass(frozen=True, slots=True)
+class NpzSource:
+    """Rows of .npz files: each array is a column."""
+
+    path: str
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def kind(self) -> str:
+        return "npz"
+
+    @property
+    def root(self) -> str:
+        return self._listing().root
+
+    def options(self) -> Mapping[str, Any]:
+        return {"columns": None if self.columns is None else list(self.columns)}
+
+    def facts(self) -> Facts:
+        schema, rows, listing = _npz_survey(self._listing(), self.columns)
+        return Facts(
+            layout="table", schema=schema, rows=rows, source_bytes=listing.source_bytes, files=listing.files
+        )
+
+    def rows(self) -> Iterator[Chunk]:
+        listing = self._listing()
+        for file in listing.files:
+            path = listing.full(file)
+            with _npz_members(path, file, self.columns) as members:
+                rows = next(iter(members.values()))[1].rows
+                yield from _array_chunks(members, 0, rows, file.path, path)
+
+    def _listing(self) -> Listing:
+        return listed(self.path, (".npz",))
+
+
+def npy(path: str | os.PathLike[str], *, column: str = "x") -> NpySource:
+    """Rows of .npy files (a file, a folder or a pattern), as the column `column`; the first dimension is rows."""
+    return NpySource(checked_path(path, "npy"), column)
+
+
+def npz(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> NpzSource:
+    """Rows of .npz files (a file, a folder or a pattern): each array is a column, its first dimension the rows.
+
+    `columns` names the arrays to keep; None keeps all.
+    """
+    return NpzSource(checked_path(path, "npz"), checked_keep(columns))
+
+
+@lru_cache(maxsize=4)
+def _npy_survey(listing: Listing, column: str) -> tuple[Schema, tuple[Header, ...], Listing]:
+    headers: list[Header] = []
+    sample: list[Any] = []
+    for file in listing.files:
+        path = listing.full(file)
+        if not file.size_bytes:
+            raise empty(path, "an empty file", expected="a .npy file")
+        with opened(path, file) as stream:
+            header = read_header(stream, file.size_bytes, path, column)
+            _check_alike(listing, file, {column: header}, {column: (headers or [header])[0]})
+            headers.append(header)
+            chunks = _array_chunks({column: (stream, header)}, 0, header.rows, file.path, path)
+            _take_sample(sample, chunks)
+    return _inferred(sample, listing), tuple(headers), listing
+
+
+@lru_cache(maxsize=4)
+def _npz_survey(listing: Listing, keep: tuple[str, ...] | None) -> tuple[Schema, int, Listing]:
+    first: dict[str, Header] = {}
+    sample: list[Any] = []
+    rows = 0
+    for file in listing.files:
+        path = listing.full(file)
+        with _npz_members(path, file, keep) as members:
+            headers = {name: header for name, (_, header) in members.items()}
+            first = first or headers
+            _check_alike(listing, file, headers, first)
+            count = next(iter(headers.values())).rows
+            rows += count
+            _take_sample(sample, _array_chunks(members, 0, count, file.path, path))
+    return _inferred(sample, listing), rows, listing
+
+
+def _take_sample(sample: list[Any], chunks: Iterator[Columns]) -> None:
+    """Rows from the front of every file; dtypes and shapes are the same in all of it."""
+    taken_bytes = 0
+    for chunk in chunks:
+        sample.append(chunk.values)
+        taken_bytes += sum(getattr(values, "nbytes", 64 * chunk.rows) for values in chunk.values.values())
+        if taken_bytes >= _INFERRED_BYTES or len(sample) > 64:
+            return
+
+
+def _inferred(sample: list[Any], listing: Listing) -> Schema:
+    path = listing.full(listing.files[0])
+    if not sample:
+        raise empty(path, "an array without rows", expected="at least one row")
+    joined = {
+        name: np.concatenate([piece[name] for piece in sample])
+        if isinstance(sample[0][name], np.ndarray)
+        else [value for piece in sample for value in piece[name]]
+        for name in sample[0]
+    }
+    with located(path=path):
+        return infer_rows(joined)
+
+
+def _check_alike(
+    listing: Listing, file: SourceFile, headers: Mapping[str, Header], first: Mapping[str, Header]
+) -> None:
+    for name in dict.fromkeys([*first, *headers]):
+        wanted, there = first.get(name), headers.get(name)
+        if wanted is None or there is None or wanted[0] != there[0] or wanted[2] != there[2]:
+            raise inconsistent(listing, file, name, expected=_told(wanted), found=_told(there))
+
+
+def _told(header: Header | None) -> str:
+    return "no such array" if header is None else f"{header.dtype.name} rows of shape {header.row_shape}"
+
+
+@contextmanager
+def _npz_members(
+    path: str, file: SourceFile, keep: tuple[str, ...] | None
+) -> Iterator[dict[str, tuple[Any, Header]]]:
+    """The arrays of a .npz file, each open behind its header."""
+    check_unchanged(path, file)
+    if not file.size_bytes:
+        raise empty(path, "an empty file", expected="a .npz file")
+    try:
+        with ExitStack() as stack:
+            archive = stack.enter_context(zipfile.ZipFile(path))
+            members = {}
+            for info in archive.infolist():
+                name = info.filename.removesuffix(".npy")
+                if info.filename == name or (keep is not None and name not in keep):
+                    continue
+                if name in members:
+                    raise _twice(name, path)
+                # What an archive says of a size is no more than its bytes can hold.
+                size_bytes = min(info.file_size, _MOST_RATIO * info.compress_size + 1024)
+                stream = stack.enter_context(archive.open(info))
+                members[name] = stream, read_header(stream, size_bytes, path, name)
+            for name in keep or ():
+                if name not in members:
+                    raise _no_array(name, path)
+            if not members:
+                raise empty(path, "an archive without arrays", expected="a .npy file in it for each column")
+            _check_rows(members, path)
+            yield members
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as failure:
+        check_unchanged(path, file)
+        words = str(failure).split("\n", 1)[0][:60]
+        unread = disk_failure(path, failure)
+        raise unread or damaged(path, ".npz file", f"an archive that cannot be read: {words}") from None
+
+
+def _no_array(name: str, path: str) -> RekordError:
+    return error(
+        "X522",
+        f"there is no array `{name[:60]}`",
+        location=Location(path=path, feature=name[:60]),
+        expected="an array of this name, since `columns` has it",
+        found="none",
+        do="name arrays as the file does: np.load(path).files",
+    )
+
+
+def _twice(name: str, path: str) -> RekordError:
+    return error(
+        "X522",
+        f"two arrays are called `{name[:60]}`",
+        location=Location(path=path, feature=name[:60]),
+        expected="each name once in an archive",
+        found="two arrays of this name",
+        do="save the arrays again, each under its own name: np.savez(path, x=…, y=…)",
+    )
+
+
+def _check_rows(members: Mapping[str, tuple[Any, Header]], path: str) -> None:
+    first = next(iter(members))
+    rows = members[first][1].rows
+    for name, (_, header) in members.items():
+        if header.rows != rows:
+            raise error(
+                "X523",
+                "the arrays of a file have different numbers of rows",
+                location=Location(path=path, feature=name[:60]),
+                expected=f"{rows:,} rows, as `{first[:60]}` has",
+                found=f"{header.rows:,} rows",
+                do="leave out what is no column: columns=[...]",
+            )
+
+
+def _array_chunks(
+    members: Mapping[str, tuple[Any, Header]], begin: int, end: int, path: str, full_path: str
+) -> Iterator[Columns]:
+    row_bytes = sum(header.row_bytes for _, header in members.values())
+    step = rows_at_once(1, row_bytes)
+    for first in range(begin, end, step):
+        rows = min(step, end - first)
+        values = {name: _rows(*member, rows, full_path) for name, member in members.items()}
+        yield Columns(path, first, values, rows)
+
+
+def _rows(stream: Any, header: Header, rows: int, path: str) -> Any:
+    wanted = rows * header.row_bytes
+    data = stream.read(wanted)
+    if len(data) != wanted:
+        raise damaged(path, "NumPy file", f"{len(data):,} bytes where {wanted:,} were to come")
+    array = np.frombuffer(data, header.dtype).reshape(rows, *header.row_shape)
+    if header.dtype.kind in "SU":
+        return array.tolist()
+    return array.astype(header.dtype.newbyteorder("="), copy=False)
+
 
 __all__ = ["FrameSource", "columns", "npy", "npz", "pandas", "polars"]
 

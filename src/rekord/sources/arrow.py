@@ -12,15 +12,30 @@ from typing import Any, NamedTuple
 from rekord.errors import error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.refuse import shown
-from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, SourceFile
-from rekord.sources.exported import exported_schema, one_schema, restored
-from rekord.sources.files import Listing, check_unchanged, checked_path, damaged, disk_failure, empty, listed
-from rekord.sources.same_columns import check_same
+from rekord.schema.messages import shown
+from rekord.sources.base import (
+    PART_BYTES,
+    Chunk,
+    Columns,
+    Facts,
+    Listing,
+    Part,
+    SourceFile,
+    check_unchanged,
+    checked_path,
+    damaged,
+    disk_failure,
+    empty,
+    listed,
+)
 from rekord.sources.tables import (
     TableColumn,
+    check_same,
     checked_keep,
     column_of,
+    exported_schema,
+    one_schema,
+    restored,
     rows_at_once,
     schema_of,
     table_columns,

@@ -1,32 +1,23 @@
-"""What a source is: rows of raw data, each of which knows where it came from.
-
-Most sources are *parted*: they know their files, so that tasks on several cores can each read a part. A *serial*
-source can only be read from its beginning, by the process that has it: a generator, a tf.data pipeline.
-
-A row's identity is `(path, position)`: the file below the source's root, and the row's number in that file, 0
-where the file is the row. Order, shuffling and splits are made from it and from nothing else, so that they do not
-change with the number of workers or parts.
-
-Image sources yield canonical rows, with these names where they know them:
-
-    image      a pathlib.Path or the encoded bytes
-    filename   a str: the path below the root
-    label      a class, by name or id
-    mask       a pathlib.Path or the encoded bytes
-    boxes      float32 (n, 4) of pixels: x0, y0, x1, y1
-    labels     the classes of the boxes, by id
-    split      a str, where folders or lists say it
-"""
+"""What a source is: rows of raw data with their origin, and the files they come from."""
 
 from __future__ import annotations
 
+import errno
+import gzip
 import os
+import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from rekord.errors import RekordError
+from rekord.errors import RekordError, error
+from rekord.location import Location
 from rekord.schema import Schema
+from rekord.schema.messages import shown
+from rekord.storage.local import LOCAL, Readable, Stat, read_error
 
 PART_BYTES = 64 << 20
 """About how much of a source one task reads."""
@@ -143,3 +134,282 @@ def full_path(source: Source, path: str) -> str:
     """A row's file, as a person finds it."""
     root = getattr(source, "root", "")
     return os.path.join(root, *path.split("/")) if root and path else path
+
+
+READ_BYTES = 4 << 20
+"""How much of a file is read at once."""
+
+_GZIP = b"\x1f\x8b"
+_MAGIC = re.compile(r"[*?[]")
+_HIDDEN = (".", "_")
+_MOST_LEVELS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files that a path means, sorted by the bytes of their paths below `root`."""
+
+    root: str
+    files: tuple[SourceFile, ...]
+
+    @property
+    def source_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+    def full(self, file: SourceFile) -> str:
+        """A file's path, as a person finds it."""
+        return os.path.join(self.root, *file.path.split("/"))
+
+
+def listed(path: str, extensions: Sequence[str]) -> Listing:
+    """The files that `path` means: a file whatever its name, or those of a folder or pattern by their extension.
+
+    Hidden names are passed over, as are folders behind links: nothing is read twice. A pattern knows `*`, `?`,
+    `[…]`, and `**` for any number of folders; something that is there under its very name wins over it.
+    """
+    there = _stat(path)
+    if there is not None and there.kind != "folder":
+        root, name = os.path.split(path)
+        return Listing(root, (_source_file(name, path, there),))
+    if there is not None:
+        root, pattern = path, None
+    elif _MAGIC.search(path):
+        root, pattern = _fixed_part(path)
+    else:
+        LOCAL.stat(path)  # says what is missing
+        raise AssertionError("it was missing a moment ago")
+    names = list(_names_below(root or ".", ""))
+    kept = [name for name in names if _matches(name, pattern) and _has_extension(name, extensions, pattern)]
+    if not kept:
+        raise _nothing(path, extensions, len(names), pattern is not None)
+    kept.sort(key=os.fsencode)
+    full = {name: os.path.join(root, *name.split("/")) for name in kept}
+    return Listing(root, tuple(_source_file(name, full[name], LOCAL.stat(full[name])) for name in kept))
+
+
+def checked_path(path: str | os.PathLike[str], kind: str) -> str:
+    """A path as it is kept in a source."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise error(
+            "U605",
+            f"`{kind}` cannot read from {shown(path)}",
+            expected="a path: a file, a folder or a pattern",
+            found=shown(path),
+            do=f'rk.sources.{kind}("data")',
+        )
+    return os.fsdecode(path)
+
+
+def is_gzip_name(path: str, extensions: Sequence[str]) -> bool:
+    """Whether any file that `path` means is called as if compressed; what is missing is not."""
+    if _stat(path) is None and not _MAGIC.search(path):
+        return path.lower().endswith(".gz")
+    return any(file.path.lower().endswith(".gz") for file in listed(path, extensions).files)
+
+
+class ByteStream(Protocol):
+    """The bytes of a file, from where reading began."""
+
+    def read(self, size_bytes: int, /) -> bytes:
+        """Up to so many bytes; none at the end."""
+
+
+class Unchanged:
+    """A file open for reading that must be as long as it was when the source was looked at."""
+
+    def __init__(self, path: str, file: SourceFile, begin: int = 0, end: int | None = None) -> None:
+        self.path = path
+        self._file: Readable = LOCAL.open_read(path)
+        self._size_bytes = file.size_bytes
+        self._at = begin
+        self._end = file.size_bytes if end is None else end
+        if self._file.size_bytes != file.size_bytes:
+            self._file.close()
+            raise changed(path, file.size_bytes, LOCAL.stat(path).size_bytes)
+        if begin:
+            self._file.seek(begin)
+
+    def read(self, size_bytes: int, /) -> bytes:
+        wanted = min(size_bytes, self._end - self._at)
+        buffer = bytearray(max(wanted, 0))
+        done = 0
+        while done < wanted:
+            got = self._file.readinto(memoryview(buffer)[done:])
+            if not got:
+                raise changed(self.path, self._size_bytes, self._at + done)
+            done += got
+        self._at += done
+        return bytes(buffer)
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """What `io` asks of a raw file, so that decompressors can read from this."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Unchanged:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Unzipped:
+    """The bytes inside a gzip file."""
+
+    def __init__(self, path: str, stream: Any) -> None:
+        self.path = path
+        self._stream = gzip.GzipFile(fileobj=stream, mode="rb")
+
+    def read(self, size_bytes: int, /) -> bytes:
+        try:
+            return bytes(self._stream.read(size_bytes))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as failure:
+            raise damaged(self.path, "gzip file", f"compressed data that is {_how(failure)}") from None
+
+
+@contextmanager
+def opened(
+    path: str, file: SourceFile, begin: int = 0, end: int | None = None, *, gzipped: bool = False
+) -> Iterator[ByteStream]:
+    """The bytes of a file from `begin` to `end`; those inside, where it is `gzipped` and is really that."""
+    with Unchanged(path, file, begin, end) as stream:
+        if gzipped and stream.read(2) == _GZIP:
+            with Unchanged(path, file) as inside:
+                yield Unzipped(path, inside)
+            return
+        if gzipped:
+            with Unchanged(path, file) as plain:
+                yield plain
+            return
+        yield stream
+
+
+def check_unchanged(path: str, file: SourceFile) -> None:
+    """Raise X526 where a file has another size than when the source was looked at."""
+    size_bytes = LOCAL.stat(path).size_bytes
+    if size_bytes != file.size_bytes:
+        raise changed(path, file.size_bytes, size_bytes)
+
+
+def changed(path: str, expected_bytes: int, found_bytes: int) -> RekordError:
+    return error(
+        "X526",
+        location=Location(path=path),
+        expected=f"{expected_bytes:,} bytes, as when the source was looked at",
+        found=f"{found_bytes:,} bytes",
+        do="wait until the file is complete, then run the same command again",
+    )
+
+
+def damaged(path: str, kind: str, found: str, *, do: str | None = None) -> RekordError:
+    """The error for a file that does not hold what its format promises."""
+    return error(
+        "X524",
+        f"this {kind} is damaged",
+        location=Location(path=path),
+        expected=f"a whole {kind}",
+        found=found,
+        do=do or "fetch the file again from its origin, or leave it out",
+    )
+
+
+def disk_failure(path: str, failure: Exception) -> RekordError | None:
+    """The error where it was the disk that failed, and not what a library made of the bytes."""
+    # What a file claims can send a library to a place that no file has: that is EINVAL, and damage.
+    if not isinstance(failure, OSError) or failure.errno in (None, errno.EINVAL):
+        return None
+    return read_error(path, failure)
+
+
+def empty(path: str | None, found: str, *, expected: str) -> RekordError:
+    """The error for a file without a single row."""
+    return error(
+        "X520",
+        f"{found} where rows were expected",
+        location=Location(path=path),
+        expected=expected,
+        found=found,
+        do="give a table that has rows"
+        if path is None
+        else "fetch the file again, or leave it out: name the others by a pattern",
+    )
+
+
+def _how(failure: Exception) -> str:
+    return "cut off" if isinstance(failure, EOFError) else "not what gzip wrote"
+
+
+def _stat(path: str) -> Stat | None:
+    try:
+        return LOCAL.stat(path)
+    except RekordError as failure:
+        if failure.code == "X501":
+            return None
+        raise
+
+
+def _source_file(name: str, path: str, facts: Stat) -> SourceFile:
+    if facts.kind != "file":
+        raise error(
+            "X503",
+            "a pipe or a device cannot be a source",
+            location=Location(path=path),
+            expected="a regular file, which can be read from any place",
+            found="something else of this name",
+            do="write its content to a file first",
+        )
+    return SourceFile(name, facts.size_bytes, facts.mtime_ns)
+
+
+def _fixed_part(pattern: str) -> tuple[str, str]:
+    """The folder that a pattern begins in, and the pattern below it."""
+    parts = pattern.split("/")
+    fixed = next(i for i, part in enumerate(parts) if _MAGIC.search(part))
+    root = "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else "")
+    if root:
+        LOCAL.stat(root)  # says what is missing
+    return root, "/".join(part for part in parts[fixed:] if part)
+
+
+def _names_below(folder: str, below: str, levels: int = 0) -> Iterator[str]:
+    for entry in LOCAL.list(folder):
+        if entry.name.startswith(_HIDDEN):
+            continue
+        if entry.kind == "file":
+            yield below + entry.name
+        elif entry.kind == "folder" and not entry.link and levels < _MOST_LEVELS:
+            yield from _names_below(os.path.join(folder, entry.name), f"{below}{entry.name}/", levels + 1)
+
+
+def _matches(name: str, pattern: str | None) -> bool:
+    return pattern is None or _match_parts(name.split("/"), pattern.split("/"))
+
+
+def _match_parts(names: list[str], patterns: list[str]) -> bool:
+    if not patterns:
+        return not names
+    if patterns[0] == "**":
+        return any(_match_parts(names[i:], patterns[1:] or ["*"]) for i in range(len(names)))
+    return bool(names) and fnmatchcase(names[0], patterns[0]) and _match_parts(names[1:], patterns[1:])
+
+
+def _has_extension(name: str, extensions: Sequence[str], pattern: str | None) -> bool:
+    # A pattern that spells an extension out has chosen.
+    if pattern is not None and "." in pattern.rsplit("/", 1)[-1].lstrip("."):
+        return True
+    return name.lower().endswith(tuple(extensions))
+
+
+def _nothing(path: str, extensions: Sequence[str], others: int, pattern: bool) -> RekordError:
+    return error(
+        "X520",
+        "no file matches" if pattern else f"this folder holds no {extensions[0]} files",
+        location=Location(path=path),
+        expected=f"files that end in {', '.join(extensions[:4])}",
+        found=f"{others:,} other files" if others else "no files",
+        do="name the file itself: a file that is named is always read",
+    )

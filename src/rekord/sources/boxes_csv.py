@@ -15,9 +15,10 @@ import numpy as np
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema.labelmap import LabelItem
-from rekord.schema.refuse import shown
-from rekord.sources.annotated import (
+from rekord.schema.interop.label_map import LabelItem
+from rekord.schema.messages import shown
+from rekord.sources.coco import root_of
+from rekord.sources.detection_common import (
     Annotated,
     Entry,
     Listing,
@@ -38,8 +39,7 @@ from rekord.sources.annotated import (
     read_whole,
     source_files,
 )
-from rekord.sources.coco_files import root_of
-from rekord.sources.trees import given_path, is_picture
+from rekord.sources.image_folder import given_path, is_picture
 
 MOST_CSV_BYTES = 2 << 30
 _MOST_PIXELS = 1e9

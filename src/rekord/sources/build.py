@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema.refuse import shown
+from rekord.schema.messages import shown
 from rekord.sources.base import Source
 from rekord.sources.detect import Recognised
-from rekord.sources.trees import joined
+from rekord.sources.image_folder import joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def build(found: Recognised, said: Said = _NOTHING) -> Source:
 
 
 def _image_folder(found: Recognised, said: Said) -> Source:
-    from rekord.sources.images import image_folder
+    from rekord.sources.image_folder import image_folder
 
     return image_folder(found.path, classes=_names(said))
 
@@ -74,7 +74,7 @@ def _segmentation(found: Recognised, said: Said) -> Source:
 
 
 def _voc_segmentation(found: Recognised, said: Said) -> Source:
-    from rekord.sources.voc_segmentation import voc_segmentation
+    from rekord.sources.segmentation import voc_segmentation
 
     # How many classes there are is for the layout to know; the names are VOC's own, or those of the folder.
     return voc_segmentation(found.path, classes=_names(said), optional_masks=said.optional_masks)
@@ -111,7 +111,7 @@ def _boxes_csv(found: Recognised, said: Said) -> Source:
 
 
 def _csv(found: Recognised, _: Said) -> Source:
-    from rekord.sources.delimited import csv
+    from rekord.sources.csv import csv
 
     return csv(found.path)
 
@@ -135,19 +135,19 @@ def _arrow(found: Recognised, _: Said) -> Source:
 
 
 def _npy(found: Recognised, _: Said) -> Source:
-    from rekord.sources.numpy_files import npy
+    from rekord.sources.arrays import npy
 
     return npy(found.path)
 
 
 def _npz(found: Recognised, _: Said) -> Source:
-    from rekord.sources.numpy_files import npz
+    from rekord.sources.arrays import npz
 
     return npz(found.path)
 
 
 def _text(found: Recognised, _: Said) -> Source:
-    from rekord.sources.text import text
+    from rekord.sources.lines import text
 
     return text(found.path)
 

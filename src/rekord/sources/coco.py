@@ -1,20 +1,23 @@
-"""COCO's json files as rows: one an image, with its boxes."""
+"""COCO's JSON files as rows: one per image, with its boxes and masks."""
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema.labelmap import LabelItem
-from rekord.schema.refuse import shown
-from rekord.sources.annotated import (
+from rekord.schema.interop.label_map import LabelItem
+from rekord.schema.messages import shown
+from rekord.sources.detection_common import (
     Annotated,
     Entry,
     Listing,
@@ -33,23 +36,432 @@ from rekord.sources.annotated import (
     no_image,
     nothing_here,
     ordered_splits,
+    read_whole,
     seen_once,
     source_files,
+    split_of,
+    without_trainval,
 )
-from rekord.sources.coco_files import (
-    Document,
-    JsonFile,
-    image_folders,
-    json_files,
-    key_of,
-    read_document,
-    root_of,
-    whole_number,
-)
-from rekord.sources.coco_masks import drawn
-from rekord.sources.trees import given_path
+from rekord.sources.image_folder import given_path
+from rekord.storage.local import LOCAL
 
-_MOST_PIXELS = 1e9  # where a coordinate stops being one
+_MAX_MASK_PIXELS = 1 << 26  # an image of 8,192 × 8,192; what a file claims beyond that is not believed
+_MOST_DIGITS = 13  # of 5 bits each: a run length is below 2**63
+
+
+class _NoOutline(Exception):
+    """What is wrong with an outline: expected, found."""
+
+
+def drawn(outline: bytes, size: tuple[int | None, int | None], whose: str, location: Location) -> bytes:
+    """The PNG of one object, as large as its image; `outline` is the json of its `segmentation`.
+
+    A pixel belongs to a polygon when its centre is inside, and to an object when it is in any of its polygons.
+    """
+    try:
+        return _png(_pixels(_parsed(outline), size))
+    except _NoOutline as problem:
+        expected, found = problem.args
+        raise error(
+            "E375",
+            f"the outline of {whose} cannot be drawn",
+            location=location,
+            expected=expected,
+            found=found,
+            do="mend its `segmentation`, or leave masks out",
+        ) from None
+
+
+def _parsed(outline: bytes) -> Any:
+    try:
+        return msgspec.json.decode(outline) if outline else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _NoOutline("polygons or run lengths", "json that cannot be parsed") from None
+
+
+def _pixels(outline: Any, size: tuple[int | None, int | None]) -> np.ndarray[Any, Any]:
+    height, width = size
+    if isinstance(outline, dict):
+        stated = outline.get("size")
+        if not isinstance(stated, list) or [type(one) for one in stated] != [int, int] or min(stated) < 1:
+            raise _NoOutline("run lengths with `size`: height, width", shown(stated))
+        if height is not None and width is not None and stated != [height, width]:
+            raise _NoOutline(f"the size of the image: {[height, width]}", f"`size` {stated}")
+        height, width = stated
+    if height is None or width is None:
+        raise _NoOutline("`height` and `width` of the image", "none")
+    if height * width > _MAX_MASK_PIXELS:
+        raise _NoOutline(f"an image of at most {_MAX_MASK_PIXELS:,} pixels", f"{height:,} × {width:,}")
+    if isinstance(outline, dict):
+        return _from_runs(outline.get("counts"), height, width)
+    if not isinstance(outline, list) or not outline:
+        raise _NoOutline("at least one polygon", shown(outline) if outline else "none")
+    mask = np.zeros((height, width), np.uint8)
+    for polygon in outline:
+        mask |= _from_polygon(polygon, height, width)
+    return mask
+
+
+def _from_polygon(polygon: Any, height: int, width: int) -> np.ndarray[Any, Any]:
+    numbers = isinstance(polygon, list) and all(type(one) in (int, float) for one in polygon)
+    if not numbers or len(polygon) < 6 or len(polygon) % 2:
+        raise _NoOutline("a polygon: x, y, x, y, … of three points or more", shown(polygon))
+    points = np.array(polygon, np.float64).reshape(-1, 2)
+    if not (np.abs(points) < 1e9).all():
+        raise _NoOutline("coordinates in pixels", "a number that is none")
+    # Each edge turns inside into outside, from the first pixel on whose centre lies right of it.
+    turns = np.zeros((height, width + 1), np.uint8)
+    for (x0, y0), (x1, y1) in zip(points, np.roll(points, -1, axis=0), strict=True):
+        first, end = sorted((_row(y0, height), _row(y1, height)))
+        if first == end:
+            continue
+        rows = np.arange(first, end)
+        crossings = x0 + (rows + 0.5 - y0) * ((x1 - x0) / (y1 - y0))
+        turns[rows, np.clip(np.ceil(crossings - 0.5), 0, width).astype(np.int64)] ^= 1
+    inside: np.ndarray[Any, Any] = np.bitwise_xor.accumulate(turns[:, :width], axis=1)
+    return inside
+
+
+def _row(y: float, height: int) -> int:
+    return int(min(max(np.ceil(y - 0.5), 0), height))
+
+
+def _from_runs(counts: Any, height: int, width: int) -> np.ndarray[Any, Any]:
+    """Runs of 0 and 1 in turn, down the columns."""
+    runs = _expanded(counts) if isinstance(counts, str) else counts
+    whole = isinstance(runs, list) and all(type(one) is int and one >= 0 for one in runs)
+    if not whole or sum(runs) != height * width:
+        found = f"{sum(runs):,}" if whole else shown(counts)
+        raise _NoOutline(f"`counts` of {height * width:,} pixels in all", found)
+    values = (np.arange(len(runs)) & 1).astype(np.uint8)
+    mask: np.ndarray[Any, Any] = np.repeat(values, runs).reshape(width, height).T
+    return mask
+
+
+def _expanded(text: str) -> list[int]:
+    """The run lengths of COCO's short form: base 32, and from the third on the change since the one before last."""
+    runs: list[int] = []
+    number = digits = 0
+    for letter in text:
+        digit = ord(letter) - 48
+        if not 0 <= digit < 64 or digits == _MOST_DIGITS:
+            raise _NoOutline("`counts` in COCO's short form", shown(text))
+        number |= (digit & 31) << (5 * digits)
+        digits += 1
+        if digit & 32:
+            continue
+        if digit & 16:
+            number -= 1 << (5 * digits)
+        runs.append(number + (runs[-2] if len(runs) > 2 else 0))
+        number = digits = 0
+    if digits:
+        raise _NoOutline("`counts` in COCO's short form", "a number that does not end")
+    return runs
+
+
+def _png(mask: np.ndarray[Any, Any]) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    # Eight bits a pixel: TensorFlow scales the 1 of a smaller PNG up to 255.
+    Image.fromarray(np.ascontiguousarray(mask)).save(file, "PNG")
+    return file.getvalue()
+
+
+MOST_JSON_BYTES = 8 << 30
+ROBOFLOW = "_annotations.coco.json"
+
+# In the order of preference; "" stands for names that say no kind.
+_KINDS = ("instances", "", "person_keypoints", "stuff", "panoptic", "image_info", "labels", "captions")
+_ANNOTATIONS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
+_BYTE = re.compile(r"\(byte (\d+)\)")
+
+
+class JsonFile(NamedTuple):
+    """One json file, with what its name says."""
+
+    path: str
+    token: str  # the rest of the name after the kind: `train2017`
+    split: str | None
+
+
+class _JsonImage(msgspec.Struct, gc=False):
+    id: Any = None
+    file_name: Any = None
+    width: Any = None
+    height: Any = None
+
+
+class _Category(msgspec.Struct, gc=False):
+    id: Any = None
+    name: Any = None
+
+
+class _Annotation(msgspec.Struct):
+    id: Any = None
+    image_id: Any = None
+    category_id: Any = None
+    bbox: Any = None
+    iscrowd: Any = None
+    area: Any = None
+    segments_info: Any = None
+
+
+class _Outlined(_Annotation):
+    segmentation: msgspec.Raw = msgspec.Raw()
+
+
+class _Plain(msgspec.Struct):
+    images: list[_JsonImage]
+    annotations: list[_Annotation] | None = None
+    categories: list[_Category] | None = None
+
+
+class _WithOutlines(msgspec.Struct):
+    images: list[_JsonImage]
+    annotations: list[_Outlined] | None = None
+    categories: list[_Category] | None = None
+
+
+class Document(NamedTuple):
+    """The members of a json file that boxes are made of."""
+
+    images: list[Any]
+    annotations: list[Any]  # panoptic files: one for each segment
+    categories: list[Any]
+    names: list[str]  # of images
+    used: set[str]  # the category ids that boxes have, as text
+
+
+def root_of(path: str, images: str | None) -> str:
+    """The folder that both the json files and the images are below."""
+    if LOCAL.stat(path).kind == "folder":
+        root = path
+    else:
+        folder = os.path.dirname(path) or "."
+        upwards = os.path.basename(os.path.normpath(folder)).lower() in _ANNOTATIONS
+        root = os.path.normpath(os.path.join(folder, "..")) if upwards and images is None else folder
+    if images is None:
+        return root
+    if LOCAL.stat(images).kind != "folder":
+        raise error(
+            "U605",
+            "`images` is a file, and a folder is needed",
+            location=Location(path=images),
+            expected="the folder that the images lie in",
+            found="a file",
+            do="images=pathlib.Path(…)",
+        )
+    if os.path.isabs(root) != os.path.isabs(images):
+        root, images = os.path.abspath(root), os.path.abspath(images)
+    try:
+        return os.path.commonpath([os.path.normpath(root), os.path.normpath(images)]) or "."
+    except ValueError:
+        return os.path.commonpath([os.path.abspath(root), os.path.abspath(images)])
+
+
+def json_files(path: str) -> list[JsonFile]:
+    """The json files that a path means: itself, or those of a folder, one for each split."""
+    if LOCAL.stat(path).kind != "folder":
+        token = _named(path)[1]
+        return [JsonFile(path, token, None)]
+    found = list(_in_folder(path))
+    if not found:
+        raise nothing_here(
+            path,
+            "no COCO json files here",
+            f"annotations/instances_train.json, train/{ROBOFLOW} or another json file",
+            "none of them",
+            "name the json file itself",
+        )
+    splits = {file: split_of(file.token) for file in found}
+    if len(found) > 1:
+        splits = {file: split or file.token or "all" for file, split in splits.items()}
+    wanted = without_trainval([split for split in splits.values() if split is not None])
+    return [
+        file._replace(split=split)
+        for file, split in splits.items()
+        if split is None or split in wanted or len(found) == 1
+    ]
+
+
+def _in_folder(folder: str) -> Iterator[JsonFile]:
+    for name in ("annotations", "Annotations"):
+        inner = os.path.join(folder, name)
+        if os.path.isdir(inner):
+            yield from _best_kind(inner)
+            return
+    exported = [
+        JsonFile(os.path.join(folder, entry.name, ROBOFLOW), entry.name, None)
+        for entry in LOCAL.list(folder)
+        if entry.kind == "folder" and os.path.isfile(os.path.join(folder, entry.name, ROBOFLOW))
+    ]
+    yield from exported or _best_kind(folder)
+
+
+def _best_kind(folder: str) -> list[JsonFile]:
+    """The json files of a folder, of the one kind that has the most to say about boxes."""
+    kinds: dict[str, list[JsonFile]] = {}
+    for entry in LOCAL.list(folder):
+        if entry.kind == "file" and entry.name.lower().endswith(".json") and not entry.name.startswith("."):
+            kind, token = _named(entry.name)
+            kinds.setdefault(kind, []).append(JsonFile(os.path.join(folder, entry.name), token, None))
+    return next((kinds[kind] for kind in _KINDS if kind in kinds), [])
+
+
+def _named(path: str) -> tuple[str, str]:
+    """The kind and the rest of a json file's name."""
+    name = os.path.basename(path)
+    if name == ROBOFLOW:
+        return "", os.path.basename(os.path.dirname(os.path.abspath(path)))
+    stem = os.path.splitext(name)[0]
+    for kind in _KINDS:
+        if kind and stem.lower().startswith(f"{kind}_"):
+            return kind, stem[len(kind) + 1 :]
+    return "", stem
+
+
+def image_folders(file: JsonFile, root: str) -> Iterator[str]:
+    """Where the images of a json file may lie, the likeliest place first."""
+    folder = os.path.dirname(file.path) or "."
+    if os.path.basename(file.path) == ROBOFLOW:
+        yield folder
+    bases = [root] if os.path.normpath(root) == os.path.normpath(folder) else [root, folder]
+    for base in bases:
+        for token in dict.fromkeys([file.token, file.split or split_of(file.token) or file.token]):
+            yield os.path.join(base, "images", token)
+            yield os.path.join(base, token)
+    for base in bases:
+        for name in ("images", "JPEGImages", "data", ""):
+            yield os.path.join(base, name)
+
+
+def read_document(path: str, *, masks: bool) -> Document:
+    """The content of a json file; refused where it is damaged, or has no boxes to give."""
+    data = read_whole(path, MOST_JSON_BYTES, "X531")
+    kind: Any = _WithOutlines if masks else _Plain
+    try:
+        content = msgspec.json.decode(data[3:] if data[:3] == b"\xef\xbb\xbf" else data, type=kind)
+    except msgspec.ValidationError as failure:
+        raise _unreadable_json(path, str(failure)) from failure
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
+        raise _damaged(path, data, failure) from failure
+    boxed, unboxed = [], 0
+    used: set[str] = set()
+    annotations: list[Any] = []
+    for one in content.annotations or ():
+        annotations += _segments(one) if isinstance(one.segments_info, list) else [one]
+    for one in annotations:
+        if one.bbox:
+            boxed.append(one)
+            used.add(key_of(one.category_id) or "")
+        else:
+            unboxed += 1
+    if unboxed and not boxed:
+        raise nothing_here(
+            path,
+            "the annotations of this file have no boxes",
+            "annotations with a `bbox`, as in instances_*.json",
+            f"{unboxed:,} {'annotation' if unboxed == 1 else 'annotations'} without one",
+            "name the json file of the instances",
+        )
+    names = [image.file_name for image in content.images if isinstance(image.file_name, str)]
+    return Document(content.images, annotations, content.categories or [], names, used)
+
+
+def key_of(value: Any) -> str | None:
+    """An id as text: tools write 5 and "5" for the same image."""
+    if isinstance(value, str):
+        return value
+    number = whole_number(value)
+    return None if number is None else str(number)
+
+
+def whole_number(value: Any) -> int | None:
+    """A number from 0, however the json writes it; None where it is none."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        return None
+    return value
+
+
+def _segments(panoptic: _Annotation) -> list[_Annotation]:
+    """The objects of one image in a panoptic file."""
+    kind = type(panoptic)
+    return [
+        kind(
+            id=one.get("id"),
+            image_id=panoptic.image_id,
+            category_id=one.get("category_id"),
+            bbox=one.get("bbox"),
+            iscrowd=one.get("iscrowd"),
+            area=one.get("area"),
+        )
+        for one in panoptic.segments_info
+        if isinstance(one, dict)
+    ]
+
+
+def _damaged(path: str, data: bytes, failure: Exception) -> RekordError:
+    """Where the json breaks, as line and column."""
+    shift = 3 if data[:3] == b"\xef\xbb\xbf" else 0
+    at: int | None = None
+    found = "values inside each other, deeper than can be read"
+    match = _BYTE.search(str(failure))
+    if match:
+        # What follows the document is reported one byte late.
+        at = int(match[1]) + shift - ("trailing characters" in str(failure))
+        found = str(failure).removeprefix("JSON is malformed: ").partition(" (byte")[0]
+        found += f": {shown(data[at : at + 16])[1:]}" if at < len(data) else ""
+    elif isinstance(failure, UnicodeDecodeError):
+        at = _first_not_utf8(data)
+        found = f"bytes that are not UTF-8: {data[at : at + 8].hex(' ')}"
+    elif isinstance(failure, msgspec.DecodeError):
+        at = len(data)
+        found = "the end of the file"
+    line = column = None
+    if at is not None:
+        line = data.count(b"\n", 0, at) + 1
+        column = at - (data.rfind(b"\n", 0, at) + 1) + 1
+    return error(
+        "X530",
+        "the json cannot be parsed" + ("" if line is None else f" at line {line:,}, column {column:,}"),
+        location=Location(path=path, line=line),
+        expected="a json document",
+        found=found,
+        likely="the file was not copied to its end" if at == len(data) and data else None,
+        do="fetch the file again"
+        if at == len(data)
+        else f"look at line {line}"
+        if line
+        else "write it again",
+    )
+
+
+def _first_not_utf8(data: bytes) -> int:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as failure:
+        return failure.start
+    return len(data)
+
+
+def _unreadable_json(path: str, problem: str) -> RekordError:
+    what, _, where = problem.partition(" - at ")
+    return error(
+        "X531",
+        "this is json, and not COCO's",
+        location=Location(path=path),
+        expected='{"images": [...], "annotations": [...], "categories": [...]}',
+        found=what[:60] + (f" at {where[:60]}" if where else ""),
+        do="name a file of COCO's form",
+    )
+
+
+_MAX_COORDINATE = 1e9  # where a coordinate stops being one
 
 
 def coco(
@@ -343,7 +755,7 @@ def _checked(
 ) -> Sequence[float]:
     good = isinstance(value, list) and len(value) == count
     if good:
-        good = all(type(one) in (int, float) and abs(one) < _MOST_PIXELS for one in value)
+        good = all(type(one) in (int, float) and abs(one) < _MAX_COORDINATE for one in value)
     if not good:
         raise _malformed(whose, member, expected, value, location)
     return [float(one) for one in value]
@@ -351,4 +763,4 @@ def _checked(
 
 def _size(value: Any) -> int | None:
     number = whole_number(value)
-    return number if number is not None and 0 < number < _MOST_PIXELS else None
+    return number if number is not None and 0 < number < _MAX_COORDINATE else None

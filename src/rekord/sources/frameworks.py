@@ -1,18 +1,22 @@
-"""Rows from the datasets of other libraries, which are known by their classes and not imported for that."""
+"""Rows from torch and Hugging Face datasets, which are recognised without importing their libraries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from rekord.errors import error
-from rekord.schema.refuse import shown
-from rekord.sources.huggingface import huggingface
-from rekord.sources.rows import RowsSource, as_pixels, check_names
-from rekord.sources.tf_columns import no_rows
-from rekord.sources.tf_data import tf_data
-
-__all__ = ["framework_of", "tf_data", "torch_dataset"]
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Schema, Tensor, Text
+from rekord.schema.base import FLOATS, INTEGERS, TENSORS, Shape
+from rekord.schema.column_evidence import Merging
+from rekord.schema.interop.tfds import FLAT_VALUES, ROW_LENGTHS
+from rekord.schema.messages import shown
+from rekord.sources.base import Columns, Facts, Row
+from rekord.sources.rows import PEEKED_ROWS, RowsSource, as_pixels, check_names, inferred
+from rekord.sources.tf_data import no_rows, tf_data
 
 _HUGGING_FACE = ("Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict")
 
@@ -88,3 +92,269 @@ def _torch_value(value: Any) -> Any:
             do="tensor.to_dense() for one that is sparse",
         ) from None
     return array[()] if array.ndim == 0 else array
+
+
+_BATCH_ROWS = 1024
+_FILES = ("Image", "Audio", "Video", "Pdf")
+_NUMBERS = {"float": "float32", "double": "float64"}
+_ARRAYS = ("Array2D", "Array3D", "Array4D", "Array5D")
+
+
+def huggingface(dataset: Any) -> HuggingFace | RowsSource:
+    """A `datasets` Dataset in columns, an IterableDataset in rows; of a dict of them all, with a `split`."""
+    splits = dict(dataset) if isinstance(dataset, Mapping) else None
+    parts = [dataset] if splits is None else list(splits.values())
+    names = None if splits is None else tuple(splits)
+    if not parts or not all(hasattr(part, "features") for part in parts):
+        raise error(
+            "U605",
+            f"`huggingface` cannot read from a {type(dataset).__name__}",
+            expected="a Dataset or IterableDataset of the library `datasets`, or a dict of them",
+            found=shown(dataset),
+            do='rk.sources.huggingface(datasets.load_dataset("…"))',
+        )
+    if names is not None and any("split" in (part.features or ()) for part in parts):
+        raise error(
+            "X539",
+            "a dict of datasets has its own column `split`",
+            location=Location(feature="split"),
+            expected="another name: `split` says which of the datasets a row is from",
+            found="a column of that name",
+            do='rename it: dataset.rename_column("split", "part")',
+        )
+    if all(hasattr(part, "with_format") and hasattr(part, "data") for part in parts):
+        return HuggingFace(parts, names)
+    return RowsSource("huggingface", lambda: _streamed(parts, names), splits=names)
+
+
+class HuggingFace:
+    """The source that `huggingface` makes of datasets that lie in Arrow."""
+
+    kind = "huggingface"
+
+    def __init__(self, parts: list[Any], splits: tuple[str, ...] | None) -> None:
+        self._parts = parts
+        self._splits = splits
+        self._schema: Schema | None = None
+
+    def options(self) -> Mapping[str, Any]:
+        return {}
+
+    def facts(self) -> Facts:
+        """The schema is that of the dataset's features; None where these have no like, and rows must be looked at."""
+        rows = sum(len(part) for part in self._parts)
+        schema = self._schema or _schema(self._parts)
+        return Facts(layout="table", schema=schema, rows=rows, splits=self._splits)
+
+    def peeked(self, limit_rows: int = PEEKED_ROWS) -> Schema:
+        """The schema of the features, or of the first rows where these have no like."""
+        if self._schema is None:
+            self._schema = _schema(self._parts)
+        if self._schema is None:
+            rows: list[Row] = []
+            for chunk in self.rows():
+                names = list(chunk.values)
+                for i in range(min(chunk.rows, limit_rows - len(rows))):
+                    values = {name: _item(chunk.values[name], i) for name in names}
+                    rows.append(Row("", chunk.first + i, values))
+                if len(rows) >= limit_rows:
+                    break
+            complete = len(rows) < limit_rows
+            self._schema = inferred(rows, complete=complete, has_splits=self._splits is not None)
+        return self._schema
+
+    def rows(self) -> Iterator[Columns]:
+        """All rows, a batch of Arrow columns at a time."""
+        first = 0
+        for place, part in enumerate(self._parts):
+            features = part.features
+            for table in part.with_format("arrow").iter(batch_size=_BATCH_ROWS):
+                columns: dict[str, Any] = {}
+                for name in table.column_names:
+                    column = table.column(name).combine_chunks()
+                    found = _columns(name, column, features.get(name))
+                    twice = next((one for one in found if one in columns), None)
+                    if twice is not None:
+                        raise _two_columns(twice)
+                    columns |= found
+                if self._splits is not None:
+                    columns["split"] = [self._splits[place]] * table.num_rows
+                yield Columns("", first, columns, table.num_rows)
+                first += table.num_rows
+
+
+def _two_columns(name: str) -> RekordError:
+    return error(
+        "X539",
+        f"two columns are called `{name[:60]}`",
+        location=Location(feature=name[:60]),
+        expected="names that differ when those of nested values are joined with `/`",
+        found="the same name twice",
+        do=f"rename one of them: dataset.rename_column({name[:60]!r}, …)",
+    )
+
+
+def _item(column: Any, row: int) -> Any:
+    value = column[row]
+    return value.as_py() if hasattr(value, "as_py") else value
+
+
+def _columns(name: str, column: Any, feature: Any) -> dict[str, Any]:
+    """A column, or those that a struct is made of, named with `/`."""
+    if type(feature).__name__ in _FILES:
+        return {name: _files(column)}
+    if hasattr(column.type, "num_fields") and str(column.type).startswith("struct"):
+        out: dict[str, Any] = {}
+        for inner, child in zip(column.type, column.flatten(), strict=True):
+            below = feature.get(inner.name) if isinstance(feature, Mapping) else None
+            out |= _columns(f"{name}/{inner.name}", child, below)
+        return out
+    return {name: column}
+
+
+def _files(column: Any) -> Any:
+    """Encoded files: their bytes, or where these are not kept the path that they are read from."""
+    if not str(column.type).startswith("struct"):
+        return column
+    names = [field.name for field in column.type]
+    fields = dict(zip(names, column.flatten(), strict=True))
+    encoded = fields["bytes"]
+    if not encoded.null_count:
+        return encoded
+    paths = fields["path"].to_pylist() if "path" in fields else [None] * len(column)
+    pairs = zip(encoded.to_pylist(), paths, strict=True)
+    return [Path(path) if data is None and path is not None else data for data, path in pairs]
+
+
+def _streamed(parts: list[Any], splits: tuple[str, ...] | None) -> Iterator[Any]:
+    for place, part in enumerate(parts):
+        stream, files = _undecoded(part)
+        for item in stream:
+            row = {name: _file(value) if name in files else as_pixels(value) for name, value in item.items()}
+            yield row if splits is None else {**row, "split": splits[place]}
+
+
+def _undecoded(part: Any) -> tuple[Any, set[str]]:
+    """A stream whose files come as bytes, and the columns that hold files."""
+    files = set()
+    for name, feature in (part.features or {}).items():
+        if type(feature).__name__ in _FILES and is_dataclass(feature) and hasattr(feature, "decode"):
+            part = part.cast_column(name, replace(feature, decode=False))  # type: ignore[type-var]
+            files.add(name)
+    return part, files
+
+
+def _file(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    data, path = value.get("bytes"), value.get("path")
+    return Path(path) if data is None and path is not None else data
+
+
+def _schema(parts: list[Any]) -> Schema | None:
+    columns: dict[str, Feature] = {}
+    features = parts[0].features if parts else {}
+    if any(part.features != features for part in parts):
+        return None
+    for name, feature in features.items():
+        arrays = [chunk for part in parts for chunk in part.data.column(name).chunks]
+        try:
+            found = _features(name, feature, arrays)
+        except RekordError:
+            return None
+        if found is None:
+            return None
+        columns |= found
+    return Schema(columns) if columns else None
+
+
+def _features(name: str, feature: Any, arrays: list[Any]) -> dict[str, Feature] | None:
+    """The columns that a feature becomes; `arrays` hold its values."""
+    optional = any(array.null_count for array in arrays)
+    if type(feature).__name__ == "Translation":
+        return {f"{name}/{language}": Text(optional=optional) for language in feature.languages}
+    if not isinstance(feature, Mapping):
+        one = _feature(name, feature, (), optional, arrays)
+        return None if one is None else {name: one}
+    out: dict[str, Feature] = {}
+    for key, inner in feature.items():
+        children = [array.flatten()[array.type.get_field_index(key)] for array in arrays]
+        found = _features(f"{name}/{key}", inner, children)
+        if found is None:
+            return None
+        out |= found
+    return out
+
+
+def _feature(name: str, feature: Any, above: Shape, optional: bool, arrays: list[Any]) -> Feature | None:
+    kind = type(feature).__name__
+    if kind in _ARRAYS:
+        shape = tuple(feature.shape)
+        return None if above else _numbers(name, feature.dtype, shape, optional, arrays)
+    if kind in ("List", "LargeList", "Sequence"):
+        length = getattr(feature, "length", -1)
+        return _feature(name, feature.feature, (*above, None if length < 0 else length), optional, arrays)
+    if isinstance(feature, list) and len(feature) == 1:
+        return _feature(name, feature[0], (*above, None), optional, arrays)
+    if kind == "ClassLabel":
+        if len(above) > 1:
+            return None
+        if not feature.names:
+            return Int64(above, optional=optional)
+        return Label(feature.names, shape=above, optional=optional)
+    if kind in _FILES:
+        scalar = Image(optional=optional) if kind == "Image" else Bytes(optional=optional)
+        return None if above else scalar
+    return _numbers(name, feature.dtype, above, optional, arrays) if kind == "Value" else None
+
+
+def _numbers(name: str, dtype: str, shape: Shape, optional: bool, arrays: list[Any]) -> Feature | None:
+    if shape.count(None) > 1:
+        return _nested(name, dtype, shape) if not optional else None
+    if dtype in ("string", "large_string"):
+        return Text(shape, optional=optional)
+    if dtype in ("binary", "large_binary"):
+        return Bytes(shape, optional=optional)
+    dtype = _NUMBERS.get(dtype, dtype)
+    if dtype in INTEGERS:
+        raw = dtype in ("uint8", "uint16") and len(shape) > 1
+        return (
+            Tensor(dtype, shape, optional=optional) if raw else Int64(shape, dtype=dtype, optional=optional)
+        )
+    if dtype == "float64":
+        merges = _merges(arrays)
+        return Tensor(dtype, shape, optional=optional) if merges else Float32(shape, optional=optional)
+    if dtype in FLOATS:
+        return Float32(shape, dtype=dtype, optional=optional)
+    return Tensor(dtype, shape, optional=optional) if dtype in TENSORS else None
+
+
+def _nested(name: str, dtype: str, shape: Shape) -> Feature | None:
+    """Lists of lists of any lengths: flat values, and the lengths of the rows."""
+    if shape != (None,) * len(shape):
+        return None
+    key = f"{name}/{FLAT_VALUES}"
+    lengths = tuple(f"{name}/{ROW_LENGTHS}{level}" for level in range(len(shape) - 1))
+    if dtype in ("string", "large_string"):
+        return Text(shape, key=key, partitions=lengths)
+    if dtype in INTEGERS:
+        return Int64(shape, dtype=dtype, key=key, partitions=lengths)
+    if dtype in FLOATS:
+        return Float32(shape, dtype=dtype, key=key, partitions=lengths)
+    return None
+
+
+def _merges(arrays: list[Any]) -> bool:
+    """Whether float32 would make one of two different numbers among the first rows."""
+    merging = Merging()
+    left = PEEKED_ROWS
+    for array in arrays:
+        flat = array.slice(0, left)
+        left -= len(flat)
+        flat = getattr(flat, "storage", flat)
+        while hasattr(flat.type, "value_type"):
+            flat = flat.flatten()
+        merging.add(flat.drop_null().to_numpy(zero_copy_only=False))
+        if not left:
+            break
+    return merging.merges()

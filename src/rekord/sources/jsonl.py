@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,14 +15,63 @@ import msgspec
 from rekord.errors import RekordError, error, located
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.infer_rows import infer_rows
-from rekord.schema.refuse import shown
-from rekord.schema.rowforms import flat_row
-from rekord.sources.base import PART_BYTES, Chunk, Facts, Part, Row, SourceFile
-from rekord.sources.files import ByteStream, Listing, checked_path, damaged, empty, is_gzip_name, opened
-from rekord.sources.json_bytes import MARK, with_bytes
-from rekord.sources.line_files import RULES, LineFiles, span_rows, stream_rows
-from rekord.sources.lines import Cut, FileIndex, RowBlock, grouped, index_file, not_utf8, spans, text_head
+from rekord.schema.infer import infer_rows
+from rekord.schema.messages import shown
+from rekord.schema.row_adapters import flat_row
+from rekord.sources.base import (
+    PART_BYTES,
+    ByteStream,
+    Chunk,
+    Facts,
+    Listing,
+    Part,
+    Row,
+    SourceFile,
+    checked_path,
+    damaged,
+    empty,
+    is_gzip_name,
+    opened,
+)
+from rekord.sources.lines import (
+    RULES,
+    Cut,
+    FileIndex,
+    LineFiles,
+    RowBlock,
+    grouped,
+    index_file,
+    not_utf8,
+    span_rows,
+    spans,
+    stream_rows,
+    text_head,
+)
+
+MARK = b'"base64"'
+"""What a line with bytes in it has in it."""
+
+_DEEPEST = 32
+
+
+def with_bytes(value: Any, depth: int = 0) -> Any:
+    """A value with bytes in the place of such objects; ValueError where one is not base64."""
+    if isinstance(value, dict):
+        encoded = value.get("base64")
+        if len(value) == 1 and isinstance(encoded, str):
+            try:
+                return base64.b64decode(encoded, validate=True)
+            except (ValueError, TypeError):
+                raise ValueError(encoded) from None
+        return (
+            {name: with_bytes(inner, depth + 1) for name, inner in value.items()}
+            if depth < _DEEPEST
+            else value
+        )
+    if isinstance(value, list) and depth < _DEEPEST:
+        return [with_bytes(inner, depth + 1) for inner in value]
+    return value
+
 
 EXTENSIONS = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
 

@@ -1,18 +1,37 @@
-"""Rows of text files: where they begin, and their bytes in blocks of whole rows."""
+"""Text files as rows: where rows begin, their bytes in blocks of whole rows, and a row for each line of text."""
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
 from rekord import _core
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.sources.base import Part, SourceFile
-from rekord.sources.files import READ_BYTES, ByteStream
+from rekord.schema import Schema, Text
+from rekord.sources.base import (
+    PART_BYTES,
+    READ_BYTES,
+    ByteStream,
+    Chunk,
+    Columns,
+    Facts,
+    Listing,
+    Part,
+    Row,
+    SourceFile,
+    checked_path,
+    empty,
+    is_gzip_name,
+    listed,
+    opened,
+)
 
 MOST_ROW_BYTES = 64 << 20
 """A row that is longer than this is taken for a mistake."""
@@ -266,4 +285,192 @@ def not_utf8(data: bytes, at: int, where: Location, column: str | None) -> Rekor
         if latin
         else None,
         do="iconv -f WINDOWS-1252 -t UTF-8 IN > OUT" if latin else "save the file in UTF-8",
+    )
+
+
+RULES = Rules()
+
+ReadBlock: TypeAlias = Callable[[RowBlock, str, str], Iterator[Chunk]]
+"""The rows of a block, of a file that has one path below the root and another one for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineFiles:
+    """The files of a source, by where they are and what they are called."""
+
+    path: str
+
+    kind: ClassVar[str]
+    extensions: ClassVar[tuple[str, ...]]
+
+    @property
+    def root(self) -> str:
+        return self.listing().root
+
+    def options(self) -> Mapping[str, Any]:
+        return {}
+
+    def listing(self) -> Listing:
+        """The files, as they are now."""
+        return listed(self.path, self.extensions)
+
+
+def span_rows(span: Span, root: str, read: ReadBlock) -> Iterator[Chunk]:
+    """The rows of a piece of a file."""
+    path = Listing(root, ()).full(span.file)
+    with opened(path, span.file, span.begin.offset, span.end) as stream:
+        yield from _rows(row_blocks(stream, RULES, span.begin), span.file.path, path, read)
+
+
+def stream_rows(
+    stream: ByteStream, head: tuple[bytes, int], path: str, full_path: str, read: ReadBlock
+) -> Iterator[Chunk]:
+    """The rows of a whole file whose head was looked at."""
+    data, offset = head
+    yield from _rows(row_blocks(stream, RULES, Cut(offset, 0, 1), head=data), path, full_path, read)
+
+
+def _rows(
+    blocks: Iterator[RowBlock | LostRow], path: str, full_path: str, read: ReadBlock
+) -> Iterator[Chunk]:
+    for block in blocks:
+        if isinstance(block, LostRow):
+            yield Row(path, block.row, lost_row_error(block, full_path), block.line)
+        else:
+            yield from read(block, path, full_path)
+
+
+EXTENSIONS = (".txt", ".text", ".txt.gz", ".text.gz")
+_SCHEMA = Schema({"text": Text()})
+
+
+@dataclass(frozen=True, slots=True)
+class TextSource(LineFiles):
+    """Rows of text files."""
+
+    kind = "text"
+    extensions = EXTENSIONS
+
+    def facts(self) -> Facts:
+        listing = self.listing()
+        return _facts(listing, _indexes(listing))
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        listing = self.listing()
+        cut = grouped(spans(_indexes(listing), part_bytes), part_bytes)
+        return [Part((listing.root, part.content), part.source_bytes) for part in cut]
+
+    def read(self, part: Part) -> Iterator[Chunk]:
+        root, pieces = part.content
+        for span in pieces:
+            yield from span_rows(span, root, _block_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ZippedTextSource(LineFiles):
+    """Rows of text files that are compressed, and so can only be read from their beginning."""
+
+    kind = "text"
+    extensions = EXTENSIONS
+
+    def facts(self) -> Facts:
+        listing = self.listing()
+        if next(self.rows(), None) is None:
+            raise _no_lines(listing)
+        return _facts(listing, None)
+
+    def rows(self) -> Iterator[Chunk]:
+        listing = self.listing()
+        for file in listing.files:
+            path = listing.full(file)
+            with opened(path, file, gzipped=True) as stream:
+                yield from stream_rows(stream, text_head(stream, path), file.path, path, _block_rows)
+
+
+def text(path: str | os.PathLike[str]) -> TextSource | ZippedTextSource:
+    """Rows of text files, one a line, in the column `text`: a file, a folder or a pattern.
+
+    The end of a line is not part of its text. Empty lines are passed over: they count as lines, not as rows.
+    """
+    place = checked_path(path, "text")
+    return ZippedTextSource(place) if is_gzip_name(place, EXTENSIONS) else TextSource(place)
+
+
+def _facts(listing: Listing, indexes: tuple[FileIndex, ...] | None) -> Facts:
+    return Facts(
+        layout="text",
+        schema=_SCHEMA,
+        rows=None if indexes is None else sum(index.rows for index in indexes),
+        source_bytes=listing.source_bytes,
+        files=listing.files,
+    )
+
+
+@lru_cache(maxsize=4)
+def _indexes(listing: Listing) -> tuple[FileIndex, ...]:
+    indexes = []
+    for file in listing.files:
+        path = listing.full(file)
+        with opened(path, file) as stream:
+            head, offset = text_head(stream, path)
+            indexes.append(index_file(file, stream, RULES, Cut(offset, 0, 1), head=head))
+    if not any(index.rows for index in indexes):
+        raise _no_lines(listing)
+    return tuple(indexes)
+
+
+def _no_lines(listing: Listing) -> RekordError:
+    return empty(listing.full(listing.files[0]), "no line with anything in it", expected="lines of text")
+
+
+def _block_rows(block: RowBlock, path: str, full_path: str) -> Iterator[Chunk]:
+    # Empty lines stand behind the row before them.
+    lines = (line.removesuffix(b"\r") for line in block.data.split(b"\n"))
+    rows = [line for line in lines if line]
+    values = _decoded(rows)
+    if values is not None:
+        yield _columns(values, block, 0, len(rows), path)
+        return
+    begin = 0
+    for end, problem in _not_utf8(rows, block, full_path):
+        if end > begin:
+            yield _columns(_decoded(rows[begin:end]), block, begin, end, path)
+        if problem is not None:
+            yield Row(path, block.first + end, problem, int(block.lines[end]))
+        begin = end + 1
+
+
+def _decoded(rows: list[bytes]) -> Any:
+    """Rows as an Arrow array of texts; None where one is not UTF-8."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(rows, pa.large_binary()).cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return None
+
+
+def _not_utf8(rows: list[bytes], block: RowBlock, path: str) -> Iterator[tuple[int, RekordError | None]]:
+    """The rows that cannot be decoded, and the end."""
+    for i, row in enumerate(rows):
+        try:
+            row.decode()
+        except UnicodeDecodeError as failure:
+            where = Location(path=path, row=block.first + i, line=int(block.lines[i]))
+            yield i, not_utf8(row, failure.start, where, "text")
+    yield len(rows), None
+
+
+def _columns(values: Any, block: RowBlock, begin: int, end: int, path: str) -> Columns:
+    import pyarrow as pa
+
+    lines = block.lines[begin:end]
+    even = int(lines[-1]) - int(lines[0]) == end - begin - 1
+    return Columns(
+        path,
+        block.first + begin,
+        pa.RecordBatch.from_arrays([values], names=["text"]),
+        end - begin,
+        first_line=int(lines[0]) if even else None,
+        lines=None if even else lines.tolist(),
     )

@@ -10,16 +10,31 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rekord.schema import Schema
-from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, SourceFile
-from rekord.sources.exported import exported_schema, one_schema, restored
-from rekord.sources.files import Listing, check_unchanged, checked_path, damaged, disk_failure, empty, listed
-from rekord.sources.same_columns import check_same
+from rekord.sources.base import (
+    PART_BYTES,
+    Chunk,
+    Columns,
+    Facts,
+    Listing,
+    Part,
+    SourceFile,
+    check_unchanged,
+    checked_path,
+    damaged,
+    disk_failure,
+    empty,
+    listed,
+)
 from rekord.sources.tables import (
     SAMPLED_ROWS,
     TableColumn,
+    check_same,
     checked_keep,
     column_of,
+    exported_schema,
     has_doubles,
+    one_schema,
+    restored,
     rows_at_once,
     schema_of,
     table_columns,

@@ -8,22 +8,29 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rekord import _core
-from rekord.codec.assemble import assemble
-from rekord.codec.decode import new_batch, row_error
+from rekord.codec.decode import assemble, new_batch, row_error
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.errors import CompressionError, RekordError, error
 from rekord.faults import frame_error
+from rekord.framing.frames import FrameReader, Segment, SlabReader, Stretch
+from rekord.framing.inflate import begins_with_a_record
 from rekord.location import Location
-from rekord.records.compression import begins_with_a_record
-from rekord.records.frame import FrameReader, Stretch
-from rekord.records.slabs import Segment, SlabReader
 from rekord.schema import Schema
-from rekord.schema.tfds import TfdsFolder, read_tfds_folder
-from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, Row, SourceFile
-from rekord.sources.files import check_unchanged, empty
-from rekord.sources.trees import groups, printable
-from rekord.storage.files import LOCAL, PathLike
+from rekord.schema.interop.tfds import TfdsFolder, read_tfds_folder
+from rekord.sources.base import (
+    PART_BYTES,
+    Chunk,
+    Columns,
+    Facts,
+    Part,
+    Row,
+    SourceFile,
+    check_unchanged,
+    empty,
+)
+from rekord.sources.image_folder import groups, printable
 from rekord.storage.find import find
+from rekord.storage.local import LOCAL, PathLike
 
 _MOST_ROWS = 8192  # in one chunk
 _IDLE_BYTES = 16 << 20

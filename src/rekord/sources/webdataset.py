@@ -29,12 +29,22 @@ import numpy as np
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Image, Schema
-from rekord.schema.refuse import shown
-from rekord.schema.rowforms import flat_row
-from rekord.sources.base import PART_BYTES, Facts, Part, Row, SourceFile
-from rekord.sources.files import Listing, Unchanged, checked_path, empty, listed
+from rekord.schema.messages import shown
+from rekord.schema.row_adapters import flat_row
+from rekord.sources.base import (
+    PART_BYTES,
+    Facts,
+    Listing,
+    Part,
+    Row,
+    SourceFile,
+    Unchanged,
+    checked_path,
+    empty,
+    listed,
+)
+from rekord.sources.image_folder import groups, is_unicode, printable
 from rekord.sources.rows import PEEKED_BYTES, inferred, size_bytes
-from rekord.sources.trees import groups, is_unicode, printable
 
 EXTENSIONS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.schema.refuse import near_miss, shown
-from rekord.storage.anywhere import REMOTE, each
-from rekord.storage.files import LOCAL, Entry, Stat, Storage
+from rekord.schema.messages import near_miss, shown
+from rekord.storage.local import LOCAL, Entry, Stat, Storage
 from rekord.storage.remote import CHECK_ADDRESS, is_remote
+from rekord.storage.router import REMOTE, each
 
 # Names that are always taken, damaged or not, so that damage is seen. Matched in lower case.
 _RECORDS = re.compile(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.storage.files import LOCAL, Storage, Writable
+from rekord.storage.local import LOCAL, Storage, Writable
 from rekord.storage.remote import refuse_to_write
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from rekord.storage.files import LOCAL, Entry, Readable, Stat, Storage, Writable, read_error, write_error
+from rekord.storage.local import LOCAL, Entry, Readable, Stat, Storage, Writable, read_error, write_error
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -1,17 +1,32 @@
-"""Hypothesis strategies for what users of rekord make up: features and schemas."""
+"""Hypothesis strategies: features, schemas, rows, and Examples on the wire."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import add
 from typing import Any, Literal
 
+import numpy as np
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
-from rekord.schema.base import Feature
-from rekord.schema.defaults import ABSENT
-from rekord.schema.dtypes import INTEGERS, TENSORS, integer_bounds
-from rekord.schema.feature import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text
+from rekord.schema.base import ABSENT, INTEGERS, TENSORS, Feature, dtype_name, integer_bounds
+from rekord.schema.features import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text
 from rekord.schema.schema import Schema
+from rekord.testing import wire
+from rekord.testing.wire import (
+    I32,
+    I64,
+    LEN,
+    VARINT,
+    Kind,
+    group,
+    int64_list,
+    length_delimited,
+    tag,
+    varint,
+)
 
 _MOST_COLUMNS = 6
 
@@ -209,3 +224,267 @@ def schemas(draw: st.DrawFn, *, sequences: bool | None = None) -> Schema:
     if not (draw(st.booleans()) if sequences is None else sequences):
         return Schema(context)
     return Schema(context=context, steps=draw(_columns(frozenset(context), defaults=False)))
+
+
+# One pixel each, whole from the first byte to the last; the JPEG has no tables to decode it with.
+_IMAGES = {
+    "jpeg": bytes.fromhex("ffd8ffc0000b080001000101011100ffda0008010100003f0000ffd9"),
+    "png": bytes.fromhex(
+        "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
+        "0000000a49444154789c636000000002000148afa4710000000049454e44ae426082"
+    ),
+    "gif": bytes.fromhex("47494638396101000100800000000000ffffff2c00000000010001000002024c01003b"),
+    "bmp": bytes.fromhex(
+        "424d3a0000000000000036000000280000000100000001000000010018000000000004000000"
+        "00000000000000000000000000000000ffffff00"
+    ),
+    "webp": bytes.fromhex("524946461a000000574542505650384c0d0000002f00000010071011118888fe0700"),
+}
+_MOST_STEPS = 3
+
+
+def rows(schema: Schema) -> st.SearchStrategy[dict[str, Any]]:
+    """Rows that a schema allows; absent values are None, or have no key at all."""
+    columns = {name: column_values(feature) for name, feature in schema.context.items()}
+    for name, feature in schema.steps.items():
+        columns[name] = _maybe(feature, st.lists(one_value(feature), max_size=_MOST_STEPS))
+    return st.tuples(st.fixed_dictionaries(columns), st.booleans()).map(lambda pair: _with_holes(*pair))
+
+
+def column_values(feature: Feature) -> st.SearchStrategy[Any]:
+    """What a row may have for a column, None where it may be missing."""
+    return _maybe(feature, one_value(feature))
+
+
+def _maybe(feature: Feature, value: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return value if feature.required else st.one_of(st.none(), value)
+
+
+def _with_holes(row: Mapping[str, Any], keep: bool) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if keep or value is not None}
+
+
+def one_value(feature: Feature) -> st.SearchStrategy[Any]:
+    """A value that is there."""
+    match feature:
+        case Tensor():
+            return values(feature.shape, _element(feature.dtype)).map(
+                lambda nested: _as_array(nested, feature)
+            )
+        case Sparse():
+            places = st.lists(st.integers(0, feature.size - 1), max_size=3, unique=True)
+            return places.flatmap(
+                lambda found: st.tuples(
+                    st.just(found), st.lists(_number(feature), min_size=len(found), max_size=len(found))
+                )
+            )
+        case Boxes():
+            return values((None, 4), _float32())
+        case Image():
+            return st.sampled_from([_IMAGES[feature.format]] if feature.format else list(_IMAGES.values()))
+        case Mask():
+            ids = st.integers(0, feature.classes - 1)
+            pixels = st.lists(ids, min_size=4, max_size=4)
+            return pixels.map(lambda four: np.array(four).reshape(2, 2))
+    return nested_values(feature.shape, _number(feature), ragged=bool(getattr(feature, "partitions", ())))
+
+
+def nested_values(
+    shape: tuple[int | None, ...], one: st.SearchStrategy[Any], *, ragged: bool
+) -> st.SearchStrategy[Any]:
+    """Nested lists of a shape; where `ragged`, each list of an unknown dimension has a length of its own."""
+    if not ragged:
+        return values(shape, one)
+    if not shape:
+        return one
+    inner = nested_values(shape[1:], one, ragged=True)
+    size = shape[0]
+    return st.lists(inner, max_size=3) if size is None else st.lists(inner, min_size=size, max_size=size)
+
+
+def _number(feature: Feature) -> st.SearchStrategy[Any]:
+    match feature:
+        case Label():
+            ids = st.integers(0, feature.count - 1)
+            return ids if feature.names is None else st.one_of(ids, st.sampled_from(feature.names))
+        case Text():
+            return texts()
+        case Int64() | Sparse() if feature.kind == "int64":
+            low, high = integer_bounds(feature.dtype)
+            limits = getattr(feature, "range", None) or (low, high)
+            return st.integers(max(low, limits[0]), min(high, limits[1]))
+        case Float32() | Sparse():
+            limits = getattr(feature, "range", None)
+            if limits is not None:
+                return st.sampled_from([end for end in limits if abs(end) != float("inf")])
+            return _float32() if dtype_name(feature.dtype) == "float32" else _quarters()
+    return st.binary(max_size=4)
+
+
+def _float32() -> st.SearchStrategy[float]:
+    return st.floats(width=32)
+
+
+def _quarters() -> st.SearchStrategy[float]:
+    # Multiples of 1/4 that every float dtype holds.
+    return st.integers(-256, 256).map(lambda n: n / 4)
+
+
+def _element(dtype: Any) -> st.SearchStrategy[Any]:
+    return st.integers(0, 1) if dtype_name(dtype) in INTEGERS else _quarters()
+
+
+def _as_array(nested: Any, feature: Tensor) -> Any:
+    array = np.array(nested, "float32" if isinstance(feature.dtype, str) else feature.dtype)
+    known = int(np.prod([size for size in feature.shape if size is not None]))
+    missing = array.size // known if known else 0
+    shaped = array.reshape([missing if size is None else size for size in feature.shape])
+    # Without ml_dtypes no array can be bfloat16; lists of plain numbers have no dtype.
+    return shaped.tolist() if isinstance(feature.dtype, str) else shaped
+
+
+_FIELDS: dict[Kind, int] = {"bytes": 1, "float": 2, "int64": 3}
+_EDGES = [0, 1, -1, 127, 128, 1 << 31, 1 << 32, (1 << 63) - 1, -(1 << 63)]
+# As little-endian bits: zeros, infinities, the smallest and largest numbers, NaNs with a payload.
+_FLOATS = ["00000000", "00000080", "0000807f", "000080ff", "01000000", "ffff7f7f", "0100a07f", "addec0ff"]
+
+
+def ints(*values: int, packed: bool = True, chunks: Sequence[int] | None = None) -> bytes:
+    """A Feature of these numbers."""
+    return wire.feature(("int64", int64_list(values, packed, chunks)))
+
+
+def raw_entry(*fields: bytes) -> bytes:
+    """A map entry of any fields whatever, as bytes."""
+    return length_delimited(1, b"".join(fields))
+
+
+def keys() -> SearchStrategy[str]:
+    """Feature names: few, so that they meet again, or any text."""
+    return st.sampled_from(["a", "b", "a/b", "é", ""]) | st.text(max_size=8)
+
+
+def int64_bytes() -> SearchStrategy[bytes]:
+    """One int64 as a varint: usual, longer than needed, or with bits above the 64th."""
+    number = st.sampled_from(_EDGES) | st.integers(-(1 << 63), (1 << 63) - 1)
+    padded = st.builds(varint, st.integers(0, 127), st.integers(2, 10))
+    overflowing = st.binary(min_size=9, max_size=9).map(lambda b: bytes(x | 0x80 for x in b) + b"\x7f")
+    return number.map(varint) | padded | overflowing
+
+
+def float_bytes() -> SearchStrategy[bytes]:
+    """The four bytes of one float: any bits, so NaNs of every kind."""
+    return st.sampled_from([bytes.fromhex(bits) for bits in _FLOATS]) | st.binary(min_size=4, max_size=4)
+
+
+def unknown_fields() -> SearchStrategy[bytes]:
+    """One field that none of the messages has, of any wire type, groups included."""
+    numbers = st.sampled_from([4, 9, 15, 16, 2047, (1 << 29) - 1])
+    flat = (
+        _field(numbers, VARINT, int64_bytes())
+        | _field(numbers, I64, st.binary(min_size=8, max_size=8))
+        | _field(numbers, LEN, _delimited(st.binary(max_size=8)))
+        | _field(numbers, I32, st.binary(min_size=4, max_size=4))
+    )
+    return st.recursive(flat, lambda inner: st.builds(group, numbers, _joined(inner, most=2)), max_leaves=4)
+
+
+def value_lists(kind: Kind) -> SearchStrategy[bytes]:
+    """A BytesList, FloatList or Int64List: in one piece or several, packed or not, with strangers between."""
+    if kind == "bytes":
+        usual = _field(st.just(1), LEN, _delimited(st.binary(max_size=8)))
+        return _joined(
+            st.one_of(usual, usual, usual, unknown_fields(), _field(st.just(1), VARINT, int64_bytes()))
+        )
+    one, wire = (float_bytes(), I32) if kind == "float" else (int64_bytes(), VARINT)
+    packed = _field(st.just(1), LEN, _delimited(_joined(one, most=4)))
+    single = _field(st.just(1), wire, one)
+    # The field of a value in the wire type of another kind is an unknown field.
+    stranger = _field(st.just(1), I64, st.binary(min_size=8, max_size=8))
+    return _joined(st.one_of(packed, packed, single, single, unknown_fields(), stranger))
+
+
+def feature_bodies() -> SearchStrategy[bytes]:
+    """A Feature: no kind, one, or several."""
+    whole: list[SearchStrategy[bytes]] = [
+        _field(st.just(_FIELDS[kind]), LEN, _delimited(value_lists(kind))) for kind in _FIELDS
+    ]
+    stranger = unknown_fields() | _field(st.integers(1, 3), VARINT, int64_bytes())
+    return _joined(st.one_of(*whole, *whole, stranger), most=2)
+
+
+def feature_maps() -> SearchStrategy[bytes]:
+    """A Features: entries in any order, twice, swapped, with a half missing or too many."""
+    return _maps(feature_bodies())
+
+
+def examples() -> SearchStrategy[bytes]:
+    """An Example of one Features or several, with unknown fields beside them."""
+    return _joined(_mostly(_field(st.just(1), LEN, _delimited(feature_maps())), unknown_fields()))
+
+
+def sequences() -> SearchStrategy[bytes]:
+    """A SequenceExample: contexts and lists of steps, with unknown fields at every level."""
+    step = _field(st.just(1), LEN, _delimited(feature_bodies()))
+    steps = _maps(_joined(_mostly(step, unknown_fields())))
+    context = _field(st.just(1), LEN, _delimited(feature_maps()))
+    lists = _field(st.just(2), LEN, _delimited(steps))
+    return _joined(st.one_of(context, lists, lists, unknown_fields()))
+
+
+@st.composite
+def mutated(draw: st.DrawFn, payloads: SearchStrategy[bytes]) -> bytes:
+    """A payload with some of its bytes changed, lost, added or repeated."""
+    data = bytearray(draw(payloads))
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(data)))
+        end = draw(st.integers(at, min(at + 6, len(data))))
+        match draw(st.sampled_from(["change", "change", "cut", "drop", "insert", "repeat"])):
+            case "change" if at < len(data):
+                data[at] = draw(st.integers(0, 255) | st.just(data[at] ^ 1 << draw(st.integers(0, 7))))
+            case "cut":
+                del data[at:]
+            case "drop":
+                del data[at:end]
+            case "insert":
+                data[at:at] = draw(st.binary(min_size=1, max_size=3))
+            case "repeat":
+                data[at:at] = data[at:end]
+    return bytes(data)
+
+
+def _maps(values: SearchStrategy[bytes]) -> SearchStrategy[bytes]:
+    key = _field(st.just(1), LEN, _delimited(keys().map(str.encode)))
+    value = _field(st.just(2), LEN, _delimited(values))
+    usual = st.builds(add, key, value)
+    odd = _joined(st.one_of(key, value, unknown_fields()))
+    entry = _field(st.just(1), LEN, _delimited(_mostly(usual, odd)))
+    return _joined(_mostly(entry, unknown_fields()))
+
+
+def _field(numbers: SearchStrategy[int], wire: int, value: SearchStrategy[bytes]) -> SearchStrategy[bytes]:
+    tags = _mostly(
+        numbers.map(lambda number: tag(number, wire)), numbers.map(lambda number: _padded(number, wire))
+    )
+    return st.builds(add, tags, value)
+
+
+def _padded(number: int, wire: int) -> bytes:
+    return varint(number << 3 | wire, width=5)
+
+
+def _delimited(body: SearchStrategy[bytes]) -> SearchStrategy[bytes]:
+    # A length may be wider than it needs; nobody minds.
+    return st.builds(
+        lambda data, width: varint(len(data), width=width if len(data) < 128 else None) + data,
+        body,
+        st.sampled_from([None, None, None, None, 2, 5]),
+    )
+
+
+def _joined(pieces: SearchStrategy[bytes], most: int = 3) -> SearchStrategy[bytes]:
+    return st.lists(pieces, max_size=most).map(b"".join)
+
+
+def _mostly(usual: SearchStrategy[bytes], odd: SearchStrategy[bytes]) -> SearchStrategy[bytes]:
+    return st.one_of(usual, usual, usual, usual, odd)

@@ -1,12 +1,15 @@
-"""The training loop: steps, epochs, validation, and a checkpoint from which each of them can be gone on with."""
+"""The training loop: steps, epochs, validation, interrupts."""
 
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +18,78 @@ from rekord.dataset.batches import Batches
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.training import scores
-from rekord.training.encoder import Encoder, Step
-from rekord.training.learner import Learner
-from rekord.training.result import Epoch
-from rekord.training.stopping import Stopping
-from rekord.training.totals import MOST_MATRIX_CLASSES, Totals
-from rekord.training.watch import Watch
+from rekord.training import result
+from rekord.training.inputs import Encoder, Step
+from rekord.training.model import Learner
+from rekord.training.result import MOST_MATRIX_CLASSES, Epoch, Totals
+
+if TYPE_CHECKING:
+    from rekord.training.task import Task
+
+
+class Watch:
+    """Hears how a run goes; this one keeps it to itself."""
+
+    def chosen(self, task: Task) -> None:
+        """What will be learned from what."""
+
+    def begun(self, task: Task, backend: str, parameters: int, epochs: int, steps: int) -> None:
+        """The model is built, and an epoch will have so many steps."""
+
+    def resumed(self, epoch: int, step: int) -> None:
+        """The run goes on after this step of this epoch, both counted from 1; step 0 is an epoch's beginning."""
+
+    def step(self, epoch: int, step: int, loss: float, score: float) -> None:
+        """A step is done; loss and score are those of the epoch so far."""
+
+    def waited(self, share: float) -> None:
+        """The share of the epoch's time so far in which the model waited for data; told before each `step`."""
+
+    def validating(self, epoch: int, steps: int) -> None:
+        """The validation split is read, in so many steps."""
+
+    def validated(self, step: int) -> None:
+        """A step of the validation is done."""
+
+    def epoch(self, epoch: Epoch) -> None:
+        """An epoch is done."""
+
+    def saved(self, path: str, epoch: int, step: int) -> None:
+        """A checkpoint is on disk."""
+
+
+_HEARD = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopping:
+    """In a `with` block a first signal is noted and told by `check`; a second one ends the block at once.
+
+    Only the main thread of a process can hear signals: in another one this does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Stopping:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {each: signal.signal(each, self._hear) for each in _HEARD}
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for each, handler in self._before.items():
+            signal.signal(each, handler)
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt where a signal came since the block began."""
+        if self._asked:
+            raise KeyboardInterrupt
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+
 
 Matrix: TypeAlias = "npt.NDArray[np.int64]"
 
@@ -203,13 +271,13 @@ class Loop:
                 else:
                     # Weighted as in training, so that the two losses can be compared.
                     weights = self._learner.weights
-                    loss, weight = scores.cross_entropy(said, step.y, ignore=task.ignore, weights=weights)
+                    loss, weight = result.cross_entropy(said, step.y, ignore=task.ignore, weights=weights)
                     totals.loss += loss
                     totals.weight += weight
                     told = said.argmax(-1)
-                    totals.by_class += scores.tallied(step.y, told, classes, ignore=task.ignore)
+                    totals.by_class += result.tallied(step.y, told, classes, ignore=task.ignore)
                     if matrix is not None:
-                        matrix += scores.counted(step.y, told, classes, ignore=task.ignore)
+                        matrix += result.counted(step.y, told, classes, ignore=task.ignore)
                 self._watch.validated(totals.steps)
                 stopping.check()
         return totals, matrix

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,7 +10,155 @@ import numpy.typing as npt
 
 from rekord.training.task import Task
 
+Array: TypeAlias = "npt.NDArray[Any]"
 Matrix: TypeAlias = "npt.NDArray[np.int64]"
+
+
+def tallied(true: Array, said: Array, classes: int, *, ignore: int | None = None) -> Matrix:
+    """Of each class how often it was said rightly, how often it is true, and how often it was said."""
+    true, said = _learned(true, said, ignore)
+    parts = (true[true == said], true, said)
+    return np.stack([np.bincount(part, minlength=classes) for part in parts]).astype(np.int64)
+
+
+def counted(true: Array, said: Array, classes: int, *, ignore: int | None = None) -> Matrix:
+    """How often each class was taken for each: rows are what is true, columns what is said."""
+    true, said = _learned(true, said, ignore)
+    return np.bincount(true * classes + said, minlength=classes * classes).reshape(classes, classes)
+
+
+def _learned(true: Array, said: Array, ignore: int | None) -> tuple[Array, Array]:
+    true, said = true.reshape(-1).astype(np.int64), said.reshape(-1).astype(np.int64)
+    if ignore is None:
+        return true, said
+    kept = true != ignore
+    return true[kept], said[kept]
+
+
+def accuracy(matrix: Matrix) -> float:
+    """The share of what was said right."""
+    total = int(matrix.sum())
+    return int(np.trace(matrix)) / total if total else 0.0
+
+
+def class_ious(matrix: Matrix) -> list[float | None]:
+    """Of each class, what is in both over what is in either; None of a class that occurs in neither."""
+    return _ious(np.diag(matrix), matrix.sum(1), matrix.sum(0))
+
+
+def mean_iou(matrix: Matrix) -> float:
+    """The mean over the classes that occur."""
+    return mean_of_ious(np.diag(matrix), matrix.sum(1), matrix.sum(0))
+
+
+def mean_of_ious(right: Matrix, true: Matrix, said: Matrix) -> float:
+    """The same from what is right, true and said of each class."""
+    found = [iou for iou in _ious(right, true, said) if iou is not None]
+    return sum(found) / len(found) if found else 0.0
+
+
+def _ious(right: Matrix, true: Matrix, said: Matrix) -> list[float | None]:
+    either = true + said - right
+    return [int(r) / int(e) if e else None for r, e in zip(right, either, strict=True)]
+
+
+def cross_entropy(
+    logits: Array, true: Array, *, ignore: int | None = None, weights: Array | None = None
+) -> tuple[float, int]:
+    """The sum of the losses, and over how many values it is. `weights` holds one weight a class."""
+    logits = logits.reshape(-1, logits.shape[-1]).astype(np.float64)
+    true = true.reshape(-1).astype(np.int64)
+    if ignore is not None:
+        kept = true != ignore
+        logits, true = logits[kept], true[kept]
+    if not len(true):
+        return 0.0, 0
+    top = logits.max(-1, keepdims=True)
+    log_sum = np.log(np.exp(logits - top).sum(-1)) + top[:, 0]
+    losses = log_sum - np.take_along_axis(logits, true[:, None], -1)[:, 0]
+    if weights is not None:
+        losses = losses * weights[true]
+    return float(losses.sum()), len(true)
+
+
+MOST_MATRIX_CLASSES = 1000
+"""Of more classes no matrix is kept, which would have millions of cells: only what is right, true and said."""
+
+
+@dataclass
+class Totals:
+    """Sums over steps; counts are whole numbers."""
+
+    task: Task
+    loss: float = 0.0
+    weight: float = 0.0  # of the losses
+    error: float = 0.0  # of a regression: the sum of the absolute differences
+    blind_error: float = 0.0  # the same of who always says the mean
+    rows: int = 0
+    steps: int = 0
+    timed_rows: int = 0
+    seconds: float = 0.0  # of the timed ones
+    waited_seconds: float = 0.0
+    by_class: npt.NDArray[np.int64] = field(init=False)  # of each class, how often: right, true, said
+
+    def __post_init__(self) -> None:
+        self.by_class = np.zeros((3, len(self.task.classes)), np.int64)
+
+    @property
+    def mean_loss(self) -> float:
+        """The loss of a value, on average."""
+        return self.loss / self.weight if self.weight else 0.0
+
+    @property
+    def waited_share(self) -> float:
+        """The share of the time in which the model waited for data."""
+        return self.waited_seconds / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def score(self) -> float:
+        """The task's metric."""
+        right, true, said = self.by_class
+        if self.task.kind == "regression":
+            return self.error / self.rows if self.rows else 0.0
+        if self.task.kind == "segmentation":
+            return mean_of_ious(right, true, said)
+        return int(right.sum()) / max(int(true.sum()), 1)
+
+    @property
+    def chance(self) -> float:
+        """The score of who always says the most frequent class, or the mean."""
+        if self.task.kind == "regression":
+            return self.blind_error / self.rows if self.rows else 0.0
+        true = self.by_class[1]
+        share = int(true.max(initial=0)) / max(int(true.sum()), 1)
+        # Of the classes that occur, one has this share and all others have nothing.
+        return share / max(int((true > 0).sum()), 1) if self.task.kind == "segmentation" else share
+
+    def to_dict(self) -> dict[str, Any]:
+        """The sums as JSON holds them: floats survive it to the last bit."""
+        return {
+            "loss": self.loss,
+            "weight": self.weight,
+            "error": self.error,
+            "blind_error": self.blind_error,
+            "rows": self.rows,
+            "steps": self.steps,
+            "timed_rows": self.timed_rows,
+            "seconds": self.seconds,
+            "waited_seconds": self.waited_seconds,
+            "by_class": self.by_class.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, told: dict[str, Any], task: Task) -> Totals:
+        """The sums that `to_dict` told of."""
+        totals = cls(task)
+        for name in ("loss", "weight", "error", "blind_error", "seconds", "waited_seconds"):
+            setattr(totals, name, float(told[name]))
+        for name in ("rows", "steps", "timed_rows"):
+            setattr(totals, name, int(told[name]))
+        totals.by_class = np.array(told["by_class"], np.int64).reshape(3, len(task.classes))
+        return totals
 
 
 @dataclass(frozen=True, slots=True)

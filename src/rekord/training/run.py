@@ -12,31 +12,26 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from rekord.conversion.staging import Lock
 from rekord.dataset.batches import checked_count
 from rekord.dataset.dataset import Dataset, open
 from rekord.dataset.order import checked_seed
 from rekord.dataset.split import Split
-from rekord.engines.journal import Lock
 from rekord.errors import error, located
 from rekord.location import Location
-from rekord.storage.files import LOCAL, write_error
+from rekord.storage.local import LOCAL, write_error
 from rekord.storage.publish import publish
 from rekord.training import checkpoint
 from rekord.training.advice import advise, facts
-from rekord.training.backend import load_keras
-from rekord.training.choose import choose
-from rekord.training.encoder import Encoder
-from rekord.training.learner import Learner
-from rekord.training.learning import checked_size, learn
-from rekord.training.loop import Loop, Progress, Reading
-from rekord.training.place import Place, prepared, refuse_place, usual_folder
+from rekord.training.checkpoint import Place, prepared, refuse_place, usual_folder
+from rekord.training.choose import check_target, choose
+from rekord.training.inputs import Encoder
+from rekord.training.loop import Loop, Progress, Reading, Watch
+from rekord.training.model import Learner, load_keras
 from rekord.training.report import page
-from rekord.training.result import Epoch, Trained
-from rekord.training.targets import check_target
+from rekord.training.result import Epoch, Totals, Trained
+from rekord.training.statistics import checked_size, class_weights_of, learn, refuse_numbers
 from rekord.training.task import Task
-from rekord.training.totals import Totals
-from rekord.training.watch import Watch
-from rekord.training.weights import class_weights_of, refuse_numbers
 
 _TRAINING = ("train", "training")
 _VALIDATION = ("val", "validation", "valid", "dev", "eval", "test")

@@ -2,14 +2,10 @@
 
 from rekord.transforms.base import Bound, Learning, Lesson, Transform
 from rekord.transforms.chain import Chain, chain
-from rekord.transforms.hashing import hash_into, hash_words
-from rekord.transforms.numbers import bucketize, one_hot
-from rekord.transforms.numbers_cast import cast
-from rekord.transforms.numbers_learned import standardize
-from rekord.transforms.pictures import decode, encode, grayscale, normalize
-from rekord.transforms.sizes import crop, resize
-from rekord.transforms.tf_idf import tfidf
-from rekord.transforms.tokens import tokenize
+from rekord.transforms.images import crop, decode, encode, grayscale, normalize, resize
+from rekord.transforms.numeric import bucketize, cast, one_hot, standardize
+from rekord.transforms.text_vectors import hash_into, hash_words, tfidf
+from rekord.transforms.token_ids import tokenize
 from rekord.transforms.vocabularies import vocabulary
 
 __all__ = [

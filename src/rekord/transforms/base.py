@@ -1,18 +1,86 @@
-"""What a transform is: it makes rows of one schema into rows of another, the same when writing as when reading.
-
-    layout (or records) ─▶ row of a schema ─▶ transform ─▶ row of another schema ─▶ encoder (or batches)
-
-A transform is a frozen value that knows its options and nothing else. Bound to a schema it says which schema it
-makes of it, or refuses, before any row is read. What is bound is pickled to workers.
-"""
+"""What a transform is: it turns rows of one schema into rows of another; and what transforms of one column share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from rekord.schema import Schema
+import numpy as np
+
+from rekord.codec.columns import Array
+from rekord.codec.numbers import NumberRule, stored_numbers
+from rekord.codec.values import Unfit, stored_string, stored_strings
+from rekord.errors import RekordError, error
+from rekord.schema import Bytes, Feature, Schema, Text
+from rekord.schema.base import dtype_name
+from rekord.schema.messages import near_miss, refuse, shown
+
+_MOST_SIDE = 16_384
+"""Larger pictures are hardly meant, and a batch of them would not fit into memory."""
+
+
+def refused(name: str, value: object, expected: str, do: str) -> RekordError:
+    """The error for an argument that cannot be meant."""
+    return error("U605", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)
+
+
+def side(name: str, value: object) -> int:
+    """A height or a width."""
+    whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    number = value.__index__() if whole else 0  # type: ignore[attr-defined]
+    if not 1 <= number <= _MOST_SIDE:
+        raise refused(name, value, f"a whole number of pixels from 1 to {_MOST_SIDE:,}", f"{name}=224")
+    return int(number)
+
+
+def one_of(name: str, value: object, known: Sequence[str]) -> str:
+    """One of some names."""
+    if isinstance(value, str) and value in known:
+        return value
+    near = near_miss(value, known) if isinstance(value, str) else None
+    listed = ", ".join([f'"{one}"' for one in known])
+    raise refused(name, value, f"one of {listed}", f'{name}="{near or known[0]}"')
+
+
+def colour(name: str, value: Any) -> tuple[int, ...]:
+    """A grey value, or red, green and blue."""
+    parts = list(value) if isinstance(value, (tuple, list)) else [value]
+    sound = [hasattr(one, "__index__") and not isinstance(one, bool) and 0 <= one <= 255 for one in parts]
+    if len(parts) not in (1, 3) or not all(sound):
+        raise refused(name, value, "a number from 0 to 255, or three of them", f"{name}=0")
+    return tuple([int(one.__index__()) for one in parts])
+
+
+def checked_columns(name: str, value: Any) -> tuple[str, ...] | None:
+    """Names of columns, or None."""
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
+        return tuple(dict.fromkeys(value))
+    raise refused(
+        name,
+        value,
+        "a list of column names",
+        f"{name}=[{value!r}]" if isinstance(value, str) else f'{name}=["image"]',
+    )
+
+
+def numbers(name: str, value: Any) -> tuple[float, ...]:
+    """A finite number, or one for each channel."""
+    parts = list(value) if isinstance(value, (tuple, list)) or hasattr(value, "tolist") else [value]
+    try:
+        found = [float(one) for one in parts if not isinstance(one, (bool, str))]
+    except (TypeError, ValueError, OverflowError):
+        found = []
+    if len(found) != len(parts) or not 1 <= len(found) <= 4 or not all(map(math.isfinite, found)):
+        raise refused(
+            name, value, 'a number, or one for each channel, or "imagenet"', f"{name}=(0.5, 0.5, 0.5)"
+        )
+    return tuple(found)
+
 
 Row: TypeAlias = "dict[str, Any]"
 """A row as it is stored: pictures encoded, texts as str, labels as ids, numbers as NumPy or Python has them."""
@@ -71,3 +139,229 @@ def apply_all(bounds: Sequence[Bound], row: Row) -> Row:
     for bound in bounds:
         row = bound.apply(row)
     return row
+
+
+def companions_of(steps: Iterable[Transform]) -> dict[str, bytes]:
+    """The files of all steps by name. Two steps may share one, but not its name alone."""
+    files: dict[str, bytes] = {}
+    for step in steps:
+        made = getattr(step, "companions", None)
+        for name, data in {} if made is None else made().items():
+            if files.setdefault(name, data) != data:
+                raise error(
+                    "U605",
+                    f"two transforms would keep different files called {name}",
+                    expected="transforms of different columns",
+                    found=f"`{step.name}` a second time",
+                    do='give one result another name: into="…"',
+                )
+    return files
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneColumn:
+    """A transform of `column`. Its result takes the column's place, or is called `into`; `keep` leaves both."""
+
+    column: str
+    into: str | None = None
+    keep: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in (("column", self.column), ("into", self.into)):
+            if not (isinstance(value, str) and value) and not (name == "into" and value is None):
+                raise unusable(name, value, "the name of a column", f'{name}="text"')
+        if not isinstance(self.keep, bool):
+            raise unusable("keep", self.keep, "True or False", "keep=True")
+        if self.keep and self.into is None:
+            raise unusable("keep", True, "a name for the result beside it", 'keep=True, into="tokens"')
+
+    @property
+    def target(self) -> str:
+        """The column of the result."""
+        return self.into or self.column
+
+    def placed(self) -> dict[str, Any]:
+        """Which column and where to, as JSON holds it."""
+        return {"column": self.column, "into": self.into, "keep": self.keep}
+
+    def source_of(self, before: Schema, allowed: tuple[type[Feature], ...], wanted: str) -> Feature:
+        """The feature of the column, if it is one of these types; refused also where the result has no place."""
+        feature = before[self.column]
+        if self.column in before.steps or bool(getattr(feature, "partitions", None)):
+            raise self.misfit("a column of one value or one list a record", feature)
+        if not isinstance(feature, allowed):
+            raise self.misfit(wanted, feature)
+        if self.into is not None and self.into != self.column and self.into in before:
+            raise refuse(
+                "S143",
+                f"the result of a transform is to be called `{self.into}`, as a column is already",
+                column=self.into,
+                expected="a name that no column has",
+                found=f"`{self.into}`: {before[self.into]!r}"[:60],
+                do='give it another name: into="…"',
+            )
+        return feature
+
+    def misfit(
+        self, wanted: str, feature: Feature, do: str = "name another column, or `cast` it first"
+    ) -> RekordError:
+        """The refusal of a column for what it holds."""
+        verb = getattr(self, "name", "a transform")
+        return refuse(
+            "S142",
+            f"`{verb}` has no meaning for `{self.column}`",
+            column=self.column,
+            expected=wanted,
+            found=f"{feature!r}"[:60],
+            do=do,
+        )
+
+    def shared(self, feature: Feature) -> dict[str, Any]:
+        """What the feature of the result takes over: the key, if it takes the place, and whether there are holes."""
+        return {"key": feature.key if self.into is None else None, "optional": feature.optional}
+
+    def bound(self, before: Schema, feature: Feature, value_of: Callable[[Row], Any]) -> Bound:
+        """The transform that puts what `value_of` gives for a row into a column of this feature."""
+        columns: dict[str, Feature] = {}
+        for name, known in before.context.items():
+            if name != self.column or self.keep:
+                columns[name] = known
+            if name == self.column:
+                columns[self.target] = feature
+        if before.is_sequence:
+            schema = Schema(context=columns, steps=before.steps)
+        else:
+            schema = Schema(columns)
+        put = partial(_put, value_of, self.target, None if self.keep else self.column)
+        return Bound(schema, put, frozenset((self.column, self.target)))
+
+
+def _put(value_of: Callable[[Row], Any], target: str, dropped: str | None, row: Row) -> Row:
+    value = value_of(row)
+    if dropped is not None and dropped != target:
+        row.pop(dropped, None)
+    row[target] = value
+    return row
+
+
+def given(row: Row, column: str, feature: Feature) -> Any:
+    """The value of a row, or the default; None where there is neither."""
+    value = row.get(column)
+    return feature.default_value() if value is None and feature.has_default else value
+
+
+_REALS = (float, np.float32, np.float64)
+_WHOLES = (int, np.int64)
+_PLAIN_REAL = 3.4e38  # float32 holds a little more
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Reads the numbers of a column: Int64, Float32 or Label."""
+
+    column: str
+    feature: Feature
+
+    @cached_property
+    def _rule(self) -> NumberRule:
+        return NumberRule.of(self.feature)
+
+    @cached_property
+    def _plain(self) -> tuple[Any, Any] | None:
+        """The least and the greatest of single numbers that need no more looking at; None where all do."""
+        rule, name = self._rule, dtype_name(self.feature.dtype)
+        if self.feature.shape or rule.exact or (rule.floats and rule.range is not None):
+            return None
+        if rule.floats:
+            return (-_PLAIN_REAL, _PLAIN_REAL) if name == "float32" else None
+        return None if name == "bool" else rule.bounds
+
+    def array(self, row: Row) -> Array | None:
+        """The numbers in the declared dtype and shape."""
+        value = given(row, self.column, self.feature)
+        if value is None:
+            return None
+        shape = self.feature.shape
+        try:
+            flat = stored_numbers(value, self._rule, shape)
+        except Unfit as unfit:
+            raise unfit.told(self.column) from unfit.__cause__
+        dtype = self.feature.dtype
+        if dtype_name(dtype) == "uint64":
+            flat = flat.view(np.uint64)
+        elif isinstance(dtype, np.dtype) and dtype.kind in "biuf":
+            flat = flat.astype(dtype, copy=False)
+        return flat.reshape([-1 if size is None else size for size in shape])
+
+    def one(self, row: Row) -> Any:
+        """The number of a column of single ones, as Python's own."""
+        value: Any = row.get(self.column)
+        plain, floats = self._plain, self._rule.floats
+        known = plain is not None and type(value) in (_REALS if floats else _WHOLES)
+        if known and plain[0] <= value <= plain[1]:  # type: ignore[index]
+            return float(np.float32(value)) if floats else int(value)
+        array = self.array(row)
+        return None if array is None else array.item()
+
+    def flat(self, row: Row) -> list[Any] | None:
+        """The numbers as Python's own, in one list."""
+        if not self.feature.shape:
+            one = self.one(row)
+            return None if one is None else [one]
+        array = self.array(row)
+        numbers: list[Any] | None = None if array is None else array.ravel().tolist()
+        return numbers
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Reads the texts of a column: Text, or Bytes that are UTF-8."""
+
+    column: str
+    feature: Feature
+
+    def one(self, row: Row) -> str | None:
+        """The text of a column of single ones."""
+        value = row.get(self.column)
+        if type(value) is str and not self.feature.shape and _is_utf8(value):
+            return value
+        texts = self.flat(row)
+        return None if texts is None else texts[0]
+
+    def flat(self, row: Row) -> list[str] | None:
+        """All texts, in one list."""
+        value = given(row, self.column, self.feature)
+        if value is None:
+            return None
+        try:
+            strings = stored_strings(value, self.feature, self.feature.shape)
+            if isinstance(self.feature, Bytes):
+                strings = [stored_string(one, text=True, at=i) for i, one in enumerate(strings)]
+        except Unfit as unfit:
+            raise unfit.told(self.column) from unfit.__cause__
+        return [one.decode() for one in strings]
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether a text has no lone surrogates, which no record can hold."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def is_texts(feature: Feature) -> bool:
+    return isinstance(feature, (Text, Bytes))
+
+
+def unusable(name: str, value: object, expected: str, do: str) -> RekordError:
+    """The refusal of an argument."""
+    return error("U605", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)
+
+
+def whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int:
+    """An argument that is a whole number."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
+        upper = "" if most == 2**63 - 1 else f" to {most:,}"
+        raise unusable(name, value, f"a whole number from {least:,}{upper}", f"{name}={max(least, 1)}")
+    return int(value)

@@ -1,10 +1,11 @@
-"""Several transforms, one behind another, as one."""
+"""Several transforms as one, and transforms restored from what a manifest records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from itertools import groupby
 from typing import Any
 
@@ -12,9 +13,60 @@ import msgspec
 
 from rekord.errors import RekordError, error
 from rekord.schema import Schema
-from rekord.schema.refuse import shown
+from rekord.schema.messages import shown
 from rekord.transforms.base import Bound, Row, Transform, apply_all
-from rekord.transforms.picture_binding import PictureTransform, bind_pictures
+from rekord.transforms.image_binding import PictureTransform, bind_pictures
+
+_CLASSES = {
+    "bucketize": "numeric.Bucketize",
+    "cast": "numeric.Cast",
+    "crop": "images.Crop",
+    "decode": "images.Decode",
+    "encode": "images.Encode",
+    "grayscale": "images.Grayscale",
+    "hash_into": "text_vectors.HashInto",
+    "hash_words": "text_vectors.HashWords",
+    "normalize": "images.Normalize",
+    "one_hot": "numeric.OneHot",
+    "resize": "images.Resize",
+    "standardize": "numeric.Standardize",
+    "tfidf": "text_vectors.Tfidf",
+    "tokenize": "token_ids.Tokenize",
+    "vocabulary": "vocabularies.Lookup",
+}
+"""The module and the class of each transform, by the name that it is recorded under."""
+
+
+def from_recorded(told: Any, folder: str) -> Chain:
+    """The transforms of a manifest's list; `folder` is where the dataset keeps the files that they need."""
+    if not isinstance(told, Sequence) or isinstance(told, (str, bytes)):
+        raise _unknown(told, "a list of transforms")
+    return Chain(tuple([_made(one, folder) for one in told]))
+
+
+def _made(told: Any, folder: str) -> Transform:
+    name = told.get("name") if isinstance(told, dict) else None
+    if not isinstance(name, str) or name not in _CLASSES:
+        raise _unknown(name if isinstance(told, dict) else told, "the name of one of rk.transforms")
+    module, _, made = _CLASSES[name].partition(".")
+    options = {key: value for key, value in told.items() if key != "name"}
+    try:
+        transform: Transform = getattr(import_module(f"rekord.transforms.{module}"), made).from_options(
+            options, folder
+        )
+    except (TypeError, ValueError, KeyError, AttributeError) as failure:
+        # A manifest may say anything; what is said of an argument that exists is checked by the transform itself.
+        raise _unknown(options, f"the options of `{name}`") from failure
+    return transform
+
+
+def _unknown(found: Any, expected: str) -> RekordError:
+    return error(
+        "U685",
+        expected=expected,
+        found=shown(found),
+        do="make the transforms yourself, or use the version of rekord that wrote the dataset",
+    )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a conversion is going to write, before it does: records, bytes, shards, and what makes it large."""
+"""What a conversion is going to write, from a sample of encoded rows: records, bytes, shards."""
 
 from __future__ import annotations
 
@@ -7,25 +7,301 @@ import math
 import os
 import shutil
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from rekord import _core
 from rekord.codec.decode import decode
+from rekord.conversion.driver import Conversion
+from rekord.conversion.encode_rows import BadRows, Encoding, Shaped
+from rekord.conversion.plan import Job
+from rekord.conversion.staging import open_staging
 from rekord.dataset.manifest import read_manifest
-from rekord.engines.conversion import Conversion
-from rekord.engines.job import Job
-from rekord.engines.journal import open_staging
 from rekord.errors import RekordError, error
+from rekord.layouts.base import Remark
 from rekord.location import Location
-from rekord.schema import Float32, Int64, Schema, Tensor
-from rekord.sources.base import is_parted
-from rekord.verbs.figures import byte_size, count
-from rekord.verbs.forecast_transforms import larger
-from rekord.verbs.sample import Sample, can_be_sampled, sample_of
+from rekord.report.formatting import byte_size, count
+from rekord.schema import Feature, Float32, Image, Int64, Mask, Schema, Tensor
+from rekord.sources.base import Chunk, Columns, is_parted
+from rekord.sources.image_folder import is_picture
+from rekord.transforms.chain import Chain
+from rekord.transforms.images import Decode, Normalize
+
+ROWS = 64
+SAMPLE_BYTES = 16 << 20
+PARTS = 8
+"""So many rows are looked at, and no more than so many bytes of them, from so many places."""
+
+_IN_MEMORY = ("columns", "pandas", "polars", "arrow")
+_MOST_FILE_BYTES = 64 << 20
+_COUNTED_VALUES = 4096
+_MAGIC = ((b"\xff\xd8\xff", "JPEG"), (b"\x89PNG", "PNG"))
+
+
+@dataclass(slots=True)
+class Sample:
+    """What the rows that were looked at came to."""
+
+    rows: int = 0
+    records: int = 0
+    bad: int = 0
+    first_bad: RekordError | None = None
+    framed_bytes: int = 0
+    key_bytes: Counter[str] = field(default_factory=Counter)  # of each record key
+    payloads: list[bytes] = field(default_factory=list)
+    picture_bytes: int = 0  # of the encoded pictures that rows had, masks aside
+    pictures: Counter[str] = field(default_factory=Counter)  # by format
+
+
+def can_be_sampled(job: Job) -> bool:
+    """Whether looking at rows takes none away: files, and what lies in memory."""
+    source: Any = job.source
+    return is_parted(source) or bool(getattr(source, "root", "")) or source.kind in _IN_MEMORY
+
+
+def sample_of(job: Job, known_rows: int | None) -> Sample:
+    """Some rows from the beginnings of parts that lie evenly in the source; a source that fails is left to fail."""
+    sample = Sample()
+    quiet = replace(job, on_bad_row="reject", verify="headers", index=(), shuffle=False)
+    bad = _Bad()
+    try:
+        for chunks, rows, most_bytes in _places(job, known_rows):
+            encoding = Encoding(quiet, bad)
+            taken = _taken(chunks, rows, most_bytes, sample, as_bytes=job.function is None)
+            for piece in encoding.pieces(taken):
+                sample.records += len(piece.lengths)
+                sample.framed_bytes += int(piece.lengths.sum())
+                if piece.holes is None and not job.schema.is_sequence:
+                    _look(sample, piece.frames, piece.lengths)
+            sample.rows += encoding.rows
+    except RekordError as failure:
+        sample.first_bad = failure
+    sample.bad = bad.rejected
+    sample.first_bad = bad.first or sample.first_bad
+    return sample
+
+
+class _Bad(BadRows):
+    """Bad rows are kept in mind, and nothing is said."""
+
+    def __init__(self) -> None:
+        super().__init__("reject")
+        self.first: RekordError | None = None
+
+    def refuse(self, failure: RekordError, place: Location) -> None:
+        super().refuse(failure, place)
+        self.first = self.first or failure
+
+    def remark(self, remark: Remark, place: Location) -> None:
+        pass
+
+
+def _places(job: Job, known_rows: int | None) -> Iterator[tuple[Iterator[Chunk], int, int]]:
+    """Iterators over the source, with how many rows and bytes to take from each."""
+    source: Any = job.source
+    if not is_parted(source):
+        yield source.rows(), ROWS, SAMPLE_BYTES
+        return
+    parts = source.parts()
+    if known_rows is None or known_rows > ROWS:
+        # Smaller parts begin in more places.
+        parts = source.parts(max(1, sum(part.source_bytes for part in parts) // PARTS))
+    chosen = parts if len(parts) <= PARTS else [parts[i * len(parts) // PARTS] for i in range(PARTS)]
+    for part in chosen:
+        yield source.read(part), max(1, ROWS // len(chosen)), SAMPLE_BYTES // len(chosen)
+
+
+def _taken(
+    chunks: Iterator[Chunk], rows: int, most_bytes: int, sample: Sample, *, as_bytes: bool
+) -> Iterator[Chunk]:
+    left_rows, left_bytes = rows, most_bytes
+    for chunk in chunks:
+        if isinstance(chunk, Columns):
+            kept = min(chunk.rows, left_rows)
+            left_rows -= kept
+            yield _first(chunk, kept)
+        else:
+            left_rows -= 1
+            if isinstance(chunk.values, RekordError):
+                yield chunk
+            else:
+                left_bytes -= _count_pictures(chunk.values, sample)
+                yield chunk._replace(values=_with_bytes(chunk.values)) if as_bytes else chunk
+        if left_rows <= 0 or left_bytes <= 0:
+            return
+
+
+def _first(chunk: Columns, rows: int) -> Columns:
+    values = chunk.values
+    if isinstance(values, pa.RecordBatch):
+        return replace(chunk, values=values.slice(0, rows), rows=rows)
+    return replace(chunk, values={name: column[:rows] for name, column in values.items()}, rows=rows)
+
+
+def _count_pictures(values: Mapping[str, Any], sample: Sample) -> int:
+    """Note the encoded pictures of a row; how many bytes the row has."""
+    total = 0
+    for name, value in values.items():
+        if isinstance(value, PurePath):
+            size_bytes = _file_bytes(value)
+            format = _named_format(value) if is_picture(value.name) else None
+        elif isinstance(value, bytes):
+            size_bytes = len(value)
+            format = next((kind for magic, kind in _MAGIC if value.startswith(magic)), None)
+        else:
+            size_bytes, format = int(getattr(value, "nbytes", 8)), None
+        total += size_bytes
+        if format is not None and name != "mask":
+            sample.pictures[format] += 1
+            sample.picture_bytes += size_bytes
+    return total
+
+
+def _named_format(path: PurePath) -> str:
+    ending = path.suffix[1:].upper()
+    return "JPEG" if ending in ("JPG", "JPE", "JFIF") else ending
+
+
+def _file_bytes(path: PurePath) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def _with_bytes(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row whose files are read, so that its frame holds all of it; what cannot be read stays a path."""
+    read = {}
+    for name, value in values.items():
+        read[name] = value
+        if isinstance(value, PurePath) and 0 < _file_bytes(value) <= _MOST_FILE_BYTES:
+            try:
+                with open(value, "rb") as file:
+                    read[name] = file.read(_MOST_FILE_BYTES)
+            except OSError:
+                pass
+    return read
+
+
+def _look(sample: Sample, frames: Any, lengths: Any) -> None:
+    """Note how the bytes of records are shared by their keys."""
+    view = memoryview(frames).cast("B")
+    begin = 0
+    for length in lengths.tolist():
+        payload = bytes(view[begin + _core.HEADER_BYTES : begin + length - 4])
+        begin += length
+        if len(sample.payloads) < ROWS:
+            sample.payloads.append(payload)
+            for key, size_bytes in _sizes(payload):
+                sample.key_bytes[key] += size_bytes
+
+
+def _sizes(payload: bytes) -> Iterator[tuple[str, int]]:
+    decoded: Any = decode(payload)
+    if not isinstance(decoded, dict):
+        return
+    for key, value in decoded.items():
+        if isinstance(value, list):
+            yield key, sum(len(one) for one in value)
+        elif value is not None and value.dtype == np.int64:
+            yield key, _varint_bytes(value)
+        elif value is not None:
+            yield key, int(value.nbytes)
+
+
+def _varint_bytes(values: Any) -> int:
+    some = values.ravel()[:_COUNTED_VALUES].tolist()
+    each = [10 if value < 0 else max(1, -(-value.bit_length() // 7)) for value in some]
+    return sum(each) * len(values) // max(1, len(some))
+
+
+WORTH_SAYING = 1.5  # times as large
+
+
+class Larger(NamedTuple):
+    """A column that takes more space than it has to, and the line that says so."""
+
+    column: str
+    line: str
+
+
+def larger(job: Job, sample: Sample, rows: int | None) -> Iterator[Larger]:
+    """The columns of pictures that transforms make larger than the encoded pictures are."""
+    layout = job.layout
+    if not isinstance(layout, Shaped) or not sample.payloads or job.schema.is_sequence:
+        return
+    columns = layout.layout.schema.context
+    before = [name for name, one in columns.items() if isinstance(one, Image)]
+    pictures = [name for name, one in columns.items() if isinstance(one, (Image, Mask))]
+    raw = [name for name in pictures if isinstance(job.schema.context.get(name), Tensor)]
+    if raw:
+        yield from _decoded(job, layout, sample, raw, rows)
+    kept = [name for name in before if isinstance(job.schema.context.get(name), Image)]
+    if len(before) == len(kept) == 1 and sample.pictures and sample.rows:
+        stored = _each(sample, kept[0], job.schema.context[kept[0]])
+        given = sample.picture_bytes / sample.rows
+        if stored / given >= WORTH_SAYING:
+            kind = sample.pictures.most_common(1)[0][0]
+            yield Larger(
+                kept[0],
+                f"`{kept[0]}`: {_total(given, rows)} of {kind} become {_total(stored, rows)} "
+                f"({stored / given:.1f} × as much); store the pictures as they are, and transform them when "
+                "reading: split.transform(…)",
+            )
+
+
+def _decoded(job: Job, layout: Shaped, sample: Sample, raw: list[str], rows: int | None) -> Iterator[Larger]:
+    """Raw pixels beside the same pictures without the step that decodes them."""
+    steps = layout.chain.steps
+    last = next((step for step in steps if isinstance(step, (Decode, Normalize))), None)
+    if last is None:
+        return  # somebody's own transform: what there would be without it nobody knows
+    encoded = Chain(tuple([step for step in steps if not isinstance(step, (Decode, Normalize))]))
+    other = replace(job, layout=Shaped(layout.layout, encoded), index=())
+    compared = sample_of(other, rows)
+    if not compared.payloads:
+        return
+    for name in raw:
+        feature = job.schema.context[name]
+        stored = _each(sample, name, feature)
+        packed = _each(compared, name, other.schema.context[name])
+        if not packed or stored / packed < WORTH_SAYING:
+            continue
+        kind = _kind(compared, other.schema, name)
+        yield Larger(
+            name,
+            f"`{name}`: raw {feature.dtype} pixels take {_total(stored, rows)}, the same as {kind} "
+            f"{_total(packed, rows)} ({stored / packed:.1f} × as much); store those, and leave "
+            f"`{last.name}` to reading: split.transform(…)",
+        )
+
+
+def _each(sample: Sample, name: str, feature: Feature) -> float:
+    """The bytes of a column in a record."""
+    return sample.key_bytes[feature.key or name] / max(1, len(sample.payloads))
+
+
+def _kind(sample: Sample, schema: Schema, name: str) -> str:
+    """The format of the encoded pictures, as most of them have it."""
+    from rekord.codec.decode import decode
+    from rekord.codec.images.inspect import shown_format
+    from rekord.codec.images.store import format_of
+
+    formats = [format_of(decode(payload, schema)[name] or b"") for payload in sample.payloads[:4]]
+    most = Counter([one for one in formats if one is not None]).most_common(1)
+    return shown_format(most[0][0]) if most else "pictures"
+
+
+def _total(each: float, rows: int | None) -> str:
+    """The bytes of all rows, or of one where nobody knows how many there are."""
+    return f"{byte_size(round(each))} a record" if rows is None else f"about {byte_size(round(each * rows))}"
+
 
 _AS_LARGE_AS_WRITTEN = ("webdataset", "records")  # what their files hold is what records will hold
 _RAW_VALUES = 1024

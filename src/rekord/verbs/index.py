@@ -10,33 +10,21 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from rekord.codec.arrow import column_to_arrow
+from rekord.codec.columns import column_to_arrow
 from rekord.dataset.compact_manifest import listed_shard
 from rekord.dataset.dataset import open as open_dataset
-from rekord.dataset.foreign_index import (
-    index_name,
-    index_place,
-    index_root,
-    looks_like_an_index,
-    text_index,
-)
+from rekord.dataset.external_index import index_name, index_place, index_root, looks_like_an_index, text_index
 from rekord.dataset.index import index_file, index_path, offsets_file
 from rekord.dataset.manifest import MANIFEST, read_manifest
 from rekord.dataset.read import record_files
-from rekord.dataset.shard_index import (
-    ShardIndex,
-    compression_of,
-    index_mismatch,
-    rebuilt_index,
-    shard_index,
-)
+from rekord.dataset.shard_index import ShardIndex, compression_of, index_mismatch, rebuilt_index, shard_index
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.refuse import shown
-from rekord.storage.anywhere import ANYWHERE
-from rekord.storage.files import PathLike, read_error
+from rekord.schema.messages import shown
+from rekord.storage.local import PathLike, read_error
 from rekord.storage.publish import publish
+from rekord.storage.router import ANYWHERE
 
 Format: TypeAlias = Literal["rekord", "dali", "vahidk"]
 _FORMATS = ("rekord", "dali", "vahidk")

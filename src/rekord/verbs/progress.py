@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rekord.engines.journal import Staging
-from rekord.engines.progress import Counts, counted
-from rekord.verbs.figures import byte_size, count, duration
+from rekord.conversion.progress import Counts, counted
+from rekord.conversion.staging import Staging
+from rekord.report.formatting import byte_size, count, duration
 
 if TYPE_CHECKING:
     from rich.live import Live

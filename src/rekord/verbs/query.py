@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
+import numpy as np
 import pyarrow as pa
 
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
+from rekord.dataset.order import Ids
+from rekord.dataset.samplers import all_numbers
+from rekord.dataset.split import Split
 from rekord.errors import error
-from rekord.feeds.sql_answer import Answer
+from rekord.feeds.sql.answer import Answer
+from rekord.location import Location
 from rekord.schema import RecordKind, Schema
-from rekord.storage.files import PathLike
-
-if TYPE_CHECKING:
-    from rekord.dataset.split import Split
+from rekord.schema.messages import shown
+from rekord.storage.local import PathLike
 
 
 @overload
@@ -84,3 +87,43 @@ def splits_of(path: Any, split: str | None, schema: Any, kind: RecordKind | None
             do=f"rk.query(path, sql, {name}=…)",
         )
     return list(dataset.splits.values()) if split is None else [dataset[split]]
+
+
+_NUMBER = "_record"
+
+
+def matching(split: Split, condition: str) -> Ids:
+    """The numbers of those records of a split, in its order, of which a condition is true: not false, nor NULL.
+
+    They are numbers of records of the split's shards, whatever view of them the split is.
+    """
+    if not isinstance(condition, str) or not condition.strip():
+        raise error(
+            "U605",
+            f"`where` cannot be {shown(condition)}",
+            expected="a condition in SQL over columns",
+            found=shown(condition),
+            do="where=\"label = 3 and caption like '%cat%'\"",
+        )
+    for name in split.schema:
+        if name.casefold() == _NUMBER:
+            raise error(
+                "U697",
+                location=Location(feature=name),
+                expected="columns by other names",
+                found=f"a column `{name}`",
+                do=f"rekord rewrite IN OUT --rename {name}=other",
+            )
+    whole = split if split._ids is None else Split(split.name, split._shards, split._schema)
+    found = np.zeros(len(split._shards), bool)
+    found[_numbers(whole, condition)] = True
+    order = all_numbers(split._all_ids())
+    return order[found[order]]
+
+
+def _numbers(split: Split, condition: str) -> Ids:
+    """Of all records of the shards, in no order."""
+    # On a line of its own, so that a comment in the condition ends there.
+    with Answer([split], f"select {_NUMBER} from records where (\n{condition}\n)") as answer:
+        numbers: Ids = answer.table()[_NUMBER].to_numpy()
+    return numbers

@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord.health.finding import Finding, Report
-from rekord.health.keyed import KeyColumn, KeyedBatch, StepColumn
+from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
 from rekord.health.scan import scan_files
-from rekord.health.stats.distinct import Room
-from rekord.health.stats.numbers import Counted, Numbers
+from rekord.health.stats.numbers import Counted, Numbers, Room
 from rekord.health.stats.strings import Strings
 from rekord.schema.base import Kind
 

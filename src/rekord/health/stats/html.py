@@ -1,16 +1,214 @@
-"""The report of statistics as one HTML page that needs nothing from anywhere else."""
+"""The report of statistics as one self-contained HTML page."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from rekord.health.stats.cards import feature_card
-from rekord.health.stats.charts import bar_cell, escaped, percent, spark
-from rekord.health.stats.figures import number, share, size
-from rekord.health.stats.report import FeatureStats, Skew, Stats
-from rekord.health.stats.style import STYLE
+from rekord.health.stats.numbers import Numbers, counts_between, quantile_dict
+from rekord.health.stats.report import FeatureStats, Part, Skew, Stats, plain
+from rekord.health.stats.strings import Strings, shown
+from rekord.report.charts import bar_cell, bar_rows, escaped, histogram, percent, spark
+from rekord.report.formatting import number, share, size, span
+from rekord.report.style import STYLE
 from rekord.version import VERSION
+
+_TOP = 10
+_CLASSES = 50
+_QUANTILES = {"0.05": "5%", "0.25": "25%", "0.5": "median", "0.75": "75%", "0.95": "95%"}
+
+
+def feature_card(feature: FeatureStats, splits: Mapping[str, Part], anchor: str) -> str:
+    """The whole card of a feature."""
+    parts = {
+        name: part.features[feature.name] for name, part in splits.items() if feature.name in part.features
+    }
+    parts = parts if len(splits) > 1 else {}
+    pills = [f'<span class="pill kind">{escaped(feature.kind or "no kind")}</span>']
+    if feature.classes is not None:
+        pills.append('<span class="pill">label</span>')
+    if feature.is_pictures:
+        pills.append('<span class="pill">pictures</span>')
+    if feature.is_step:
+        pills.append('<span class="pill">steps</span>')
+    facts = "".join(_facts(feature))
+    columns = "".join(f"<div>{column}</div>" for column in _columns(feature, parts))
+    return (
+        f'<article class="feature" id="{anchor}"><header><h3>{escaped(feature.name)}</h3>{"".join(pills)}</header>'
+        f'<ul class="facts">{facts}</ul><div class="columns">{columns}</div></article>'
+    )
+
+
+def _facts(feature: FeatureStats) -> Iterator[str]:
+    yield f"<li><b>{feature.present:,}</b> present</li>"
+    if feature.missing:
+        missing = f"<b>{feature.missing:,}</b> missing ({percent(feature.missing, feature.records)})"
+        yield f'<li class="alert">{missing}</li>'
+    if len(feature.seen.kinds) > 1:
+        kinds = ", ".join(f"{kind} in {times:,}" for kind, times in sorted(feature.seen.kinds.items()))
+        yield f'<li class="alert">several kinds: {escaped(kinds)}</li>'
+    if feature.seen.steps is not None and feature.seen.steps.moments.count:
+        steps = feature.seen.steps.moments
+        yield f"<li><b>{span(steps.min, steps.max)}</b> steps a record</li>"
+    per_row = feature.seen.per_row.moments
+    if per_row.count and not feature.is_single:
+        each = "step" if feature.is_step else "record"
+        yield f"<li><b>{span(per_row.min, per_row.max)}</b> values a {each}</li>"
+    if feature.distinct is not None and feature.distinct.total:
+        about = "" if feature.distinct.is_exact else "about "
+        yield f"<li>{about}<b>{feature.distinct.unique:,}</b> distinct</li>"
+    numbers = feature.numbers
+    if numbers is not None:
+        if numbers.nan:
+            yield f'<li class="alert"><b>{numbers.nan:,}</b> NaN</li>'
+        infinite = numbers.negative_inf + numbers.positive_inf
+        if infinite:
+            yield f'<li class="alert"><b>{infinite:,}</b> infinite</li>'
+    if feature.imbalance is not None and feature.imbalance > 1:
+        yield f"<li><b>{feature.imbalance:,.3g}×</b> imbalance</li>"
+
+
+def _columns(feature: FeatureStats, parts: Mapping[str, FeatureStats]) -> Iterator[str]:
+    if feature.classes is not None:
+        yield _classes(feature, parts)
+    elif feature.numbers is not None and feature.numbers.moments.count:
+        yield _histograms(feature, feature.numbers, parts)
+    # The mean of class ids means nothing.
+    if feature.numbers is not None and feature.numbers.moments.count and feature.declared is None:
+        yield _quantiles(feature.numbers)
+    strings = feature.strings
+    if strings is not None and feature.is_pictures:
+        yield from _pictures(strings)
+    elif strings is not None and strings.count:
+        if feature.classes is None and feature.top and feature.top[0][1] > 1:
+            yield _top(feature)
+        yield _lengths(strings)
+
+
+def _classes(feature: FeatureStats, parts: Mapping[str, FeatureStats]) -> str:
+    classes = feature.classes or {}
+    listed = (
+        dict(sorted(classes.items(), key=lambda pair: -pair[1])[:_CLASSES])
+        if len(classes) > _CLASSES
+        else classes
+    )
+    more = (
+        f'<p class="hint">and {len(classes) - len(listed):,} more classes</p>'
+        if len(listed) < len(classes)
+        else ""
+    )
+    if parts:
+        return _side_by_side(listed, {name: part.classes or {} for name, part in parts.items()}) + more
+    return bar_rows(listed.items(), sum(classes.values()), "class") + more
+
+
+def _side_by_side(classes: Mapping[str, int], parts: Mapping[str, Mapping[str, int]]) -> str:
+    """The share of each class in each split."""
+    totals = {name: sum(counts.values()) for name, counts in parts.items()}
+    shares = [
+        counts.get(one, 0) / totals[name] for name, counts in parts.items() if totals[name] for one in classes
+    ]
+    most = max(shares, default=0)
+    head = "".join(f'<th scope="col" class="n">{escaped(name)}</th><td></td>' for name in parts)
+    body = []
+    for one in classes:
+        cells = []
+        for name, counts in parts.items():
+            times = counts.get(one, 0)
+            part = times / totals[name] if totals[name] else 0
+            cells.append(f'<td class="n">{percent(times, totals[name])}</td>{bar_cell(part, most)}')
+        body.append(f'<tr><th scope="row" class="value">{escaped(one)}</th>{"".join(cells)}</tr>')
+    top = f'<thead><tr><th scope="col">class</th>{head}</tr></thead>'
+    return f'<table class="sides">{top}<tbody>{"".join(body)}</tbody></table>'
+
+
+def _histograms(feature: FeatureStats, numbers: Numbers, parts: Mapping[str, FeatureStats]) -> str:
+    edges = numbers.edges()
+    assert edges is not None, "a feature with numbers has a range"
+    shown_edges: Sequence[float] = edges.tolist()
+    if not parts:
+        counts = counts_between(numbers, edges).tolist()
+        return f"<h4>Distribution</h4>{histogram(shown_edges, counts, feature.name)}"
+    figures = []
+    for name, part in parts.items():
+        if part.numbers is None or part.kind != feature.kind or not part.numbers.moments.count:
+            continue
+        counts = counts_between(part.numbers, edges).tolist()
+        chart = histogram(shown_edges, counts, f"{feature.name} in {name}")
+        figures.append(f"<figure><figcaption>{escaped(name)}</figcaption>{chart}</figure>")
+    return f'<h4>Distribution by split</h4><div class="charts">{"".join(figures)}</div>'
+
+
+def _quantiles(numbers: Numbers) -> str:
+    moments = numbers.moments
+    known = quantile_dict(numbers.quantiles)
+    rows = [("min", plain(moments.min))]
+    rows += [(label, plain(known[at])) for at, label in _QUANTILES.items() if at in known]
+    rows += [("max", plain(moments.max)), ("mean", moments.mean), ("std", moments.std)]
+    body = "".join(
+        f'<tr><th scope="row">{label}</th><td class="n">{number(value)}</td></tr>' for label, value in rows
+    )
+    zeros = f"{numbers.zeros:,} ({percent(numbers.zeros, numbers.count)})"
+    body += f'<tr><th scope="row">zeros</th><td class="n">{zeros}</td></tr>'
+    return f"<h4>Values</h4><table><tbody>{body}</tbody></table>"
+
+
+def _top(feature: FeatureStats) -> str:
+    assert feature.distinct is not None, "a feature with top values has distinct ones"
+    rows = [(shown(value) or "(empty)", times) for value, times in feature.distinct.top(_TOP)]
+    about = (
+        "" if feature.distinct.is_exact else f", each short by {feature.distinct.most_missed:,} at the most"
+    )
+    return f"<h4>Most frequent{about}</h4>{bar_rows(rows, feature.distinct.total, 'value')}"
+
+
+def _lengths(strings: Strings) -> str:
+    moments = strings.lengths.moments
+    median = quantile_dict(strings.lengths.quantiles)["0.5"]
+    rows = [("shortest", size(moments.min)), ("median", size(median)), ("longest", size(moments.max))]
+    rows += [("mean", size(moments.mean or 0.0)), ("total", size(moments.total))]
+    rows.append(("UTF-8 text", percent(strings.utf8, strings.count)))
+    body = "".join(f'<tr><th scope="row">{label}</th><td class="n">{text}</td></tr>' for label, text in rows)
+    return f"<h4>Lengths</h4><table><tbody>{body}</tbody></table>"
+
+
+def _pictures(strings: Strings) -> Iterator[str]:
+    pictures = strings.pictures
+    sizes = sorted(pictures.sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_TOP]
+    rows = [(f"{width} × {height}", times) for (width, height), times in sizes]
+    yield f"<h4>Sizes in pixels</h4>{bar_rows(rows, pictures.count, 'width × height')}"
+    facts = [
+        (
+            "format",
+            ", ".join(f"{name} {share(n, pictures.count)}" for name, n in pictures.formats.most_common()),
+        ),
+        (
+            "colours",
+            ", ".join(
+                f"{name.replace('_', ' ')} {share(n, pictures.count)}"
+                for name, n in pictures.colours.most_common()
+            ),
+        ),
+        (
+            "channels",
+            ", ".join(
+                f"{channels}: {share(n, pictures.count)}" for channels, n in pictures.channels.most_common()
+            ),
+        ),
+    ]
+    if pictures.widths.moments.count:
+        facts.append(("width", span(pictures.widths.moments.min, pictures.widths.moments.max)))
+        facts.append(("height", span(pictures.heights.moments.min, pictures.heights.moments.max)))
+    facts.append(("bytes", f"{size(strings.lengths.moments.min)}–{size(strings.lengths.moments.max)}"))
+    if pictures.turned:
+        facts.append(("turned by EXIF", f"{pictures.turned:,}"))
+    if pictures.unsized:
+        facts.append(("without a size", f"{pictures.unsized:,}"))
+    body = "".join(
+        f'<tr><th scope="row">{name}</th><td class="n">{escaped(text)}</td></tr>' for name, text in facts
+    )
+    yield f"<h4>Pictures</h4><table><tbody>{body}</tbody></table>"
+
 
 MOST_CARDS = 500
 """So many features are drawn at full size; a page of thousands of charts is none that a person reads."""

@@ -1,15 +1,375 @@
-"""Statistics of numbers: their least and greatest, mean and spread, quantiles, and which there are."""
+"""Statistics of numbers in bounded memory: moments, quantiles, distinct values."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from rekord.health.stats.distinct import Distinct, Room, runs
-from rekord.health.stats.sketches import Array, Hashes, Quantiles, spread
+Array: TypeAlias = npt.NDArray[Any]
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+
+EXACT_VALUES = 4096
+"""Quantiles of so many values are those of the values themselves."""
+
+REGISTER_BITS = 14
+DISTINCT_ERROR = 1.04 / math.sqrt(1 << REGISTER_BITS)
+"""The standard error of a number of distinct values that was estimated: 0.8 %."""
+
+
+class Quantiles:
+    """The distribution of numbers of one dtype, each taken with the weight that it stands for."""
+
+    __slots__ = ("_exact", "_higher", "_levels", "count", "dtype")
+
+    def __init__(self, dtype: npt.DTypeLike, exact: int = EXACT_VALUES) -> None:
+        self.dtype = np.dtype(dtype)
+        self.count = 0
+        self._exact = exact  # so many values are all kept; a level has a quarter of it
+        self._levels: list[Array] = [np.empty(0, self.dtype)]
+        self._higher: list[bool] = [False]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every value is still there."""
+        return len(self._levels) == 1
+
+    def add_sorted(self, values: Array) -> None:
+        """Take in values in ascending order; NaN has no place among them."""
+        size = len(values)
+        if not size:
+            return
+        self.count += size
+        if size <= self._exact:
+            self._put(0, values)
+        else:
+            # Most of a large batch would be thrown away level by level: it is cut at once into blocks of equal
+            # size, each with its middle value. What is left over makes smaller blocks.
+            level = (4 * size // self._exact).bit_length() - 1
+            begin = 0
+            while begin < size:
+                width = 1 << level
+                blocks = (size - begin) >> level
+                if blocks:
+                    end = begin + (blocks << level)
+                    self._put(level, values[begin + width // 2 : end : width])
+                    begin = end
+                level -= 1
+        self._compact()
+
+    def add_repeated(self, value: Any, times: int) -> None:
+        """Take in one value many times."""
+        self.count += times
+        if times and self.is_exact and self.count <= self._exact:
+            self._put(0, np.full(times, value, self.dtype))
+            return
+        one = np.full(1, value, self.dtype)
+        for level in range(times.bit_length()):
+            if times >> level & 1:
+                self._put(level, one)
+        self._compact()
+
+    def merge(self, other: Quantiles) -> None:
+        """Take in everything that another one has seen."""
+        self.count += other.count
+        for level, values in enumerate(other._levels):
+            self._put(level, values)
+        self._compact()
+
+    def at(self, shares: list[float]) -> list[Any]:
+        """For each share the least value that so many are not above; nothing where there is no value."""
+        values, ranks = self._ranked()
+        if not len(values):
+            return []
+        # A hair below, or 0.1 x 10 would ask for the second of ten values.
+        wanted = np.array([share * self.count * (1 - 1e-12) for share in shares])
+        places = np.minimum(np.searchsorted(ranks, wanted, "left"), len(values) - 1)
+        return [values[place].item() for place in places]
+
+    def counts(self, edges: Array) -> npt.NDArray[np.int64]:
+        """How many values lie in [edge, next edge), the last bin with both of its edges."""
+        values, ranks = self._ranked()
+        below = np.concatenate([[0], ranks])
+        at = np.searchsorted(values, edges[:-1], "left")
+        last = np.searchsorted(values, edges[-1:], "right")
+        counts: npt.NDArray[np.int64] = np.diff(below[np.concatenate([at, last])])
+        return counts
+
+    def _ranked(self) -> tuple[Array, npt.NDArray[np.int64]]:
+        """The values in order, and how many are not above each."""
+        values = np.concatenate(self._levels)
+        weights = np.repeat(1 << np.arange(len(self._levels)), [len(level) for level in self._levels])
+        order = np.argsort(values, kind="stable")
+        return values[order], np.cumsum(weights[order])
+
+    def _put(self, level: int, values: Array) -> None:
+        while len(self._levels) <= level:
+            self._levels.append(np.empty(0, self.dtype))
+            self._higher.append(False)
+        self._levels[level] = np.concatenate([self._levels[level], values])
+
+    def _compact(self) -> None:
+        if self.is_exact and self.count <= self._exact:
+            return
+        level = 0
+        while level < len(self._levels):
+            values = self._levels[level]
+            if 2 * len(values) > self._exact or (level == 0 and self.is_exact):
+                values = np.sort(values)
+                paired = len(values) & ~1
+                self._put(level + 1, values[int(self._higher[level]) : paired : 2])
+                self._levels[level] = values[paired:]
+                self._higher[level] = not self._higher[level]
+            level += 1
+
+
+def spread(keys: Hashes) -> Hashes:
+    """Numbers that may be alike, as hashes of which every bit counts (the finish of splitmix64)."""
+    with np.errstate(over="ignore"):
+        keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    hashes: Hashes = keys ^ (keys >> np.uint64(31))
+    return hashes
+
+
+class DistinctCount:
+    """About how many different hashes there were (HyperLogLog)."""
+
+    __slots__ = ("_bits", "_registers")
+
+    def __init__(self, bits: int = REGISTER_BITS) -> None:
+        self._bits = bits
+        self._registers = np.zeros(1 << bits, np.uint8)
+
+    def add(self, hashes: Hashes) -> None:
+        """Take in hashes, in any order and any number of times."""
+        rest_bits = 64 - self._bits
+        places = (hashes >> np.uint64(rest_bits)).astype(np.int64)
+        rest = hashes & np.uint64((1 << rest_bits) - 1)
+        # Few hashes raise their register once some thousands have been seen; only those are worth more work.
+        limits = np.uint64(1) << (np.uint64(rest_bits) - self._registers.astype(np.uint64))
+        rare = rest < limits[places]
+        places, rest = places[rare], rest[rare]
+        if not len(places):
+            return
+        zeros = rest_bits - np.frexp(rest.astype(np.float64))[1]
+        np.maximum.at(self._registers, places, (zeros + 1).astype(np.uint8))
+
+    def merge(self, other: DistinctCount) -> None:
+        """Take in everything that another one has seen; the result is as exact as the smaller of the two."""
+        bits = min(self._bits, other._bits)
+        self._registers = np.maximum(self._folded(bits), other._folded(bits))
+        self._bits = bits
+
+    def estimate(self) -> int:
+        """The number of different hashes, give or take `DISTINCT_ERROR`."""
+        size = len(self._registers)
+        raw: float = (
+            0.7213 / (1 + 1.079 / size) * size * size / np.ldexp(1.0, -self._registers.astype(int)).sum()
+        )
+        empty = int(np.count_nonzero(self._registers == 0))
+        if raw <= 2.5 * size and empty:
+            return round(size * math.log(size / empty))
+        return round(raw)
+
+    def _folded(self, bits: int) -> npt.NDArray[np.uint8]:
+        """The registers as they would be if there had been fewer of them all the time."""
+        spare = self._bits - bits
+        if not spare:
+            return self._registers
+        groups = self._registers.reshape(1 << bits, 1 << spare)
+        # The last bits of a register's number now lead what is counted; only those of the first are all zero.
+        within = np.arange(1 << spare)
+        ranks = np.where(within == 0, groups + spare, spare - np.frexp(within)[1] + 1)
+        folded: npt.NDArray[np.uint8] = np.where(groups == 0, 0, ranks).max(axis=1).astype(np.uint8)
+        return folded
+
+
+EXACT_KEYS = 10_000
+TRACKED_KEYS = 2_000
+SHARED_KEYS = 1_000_000
+"""So many keys are kept of all features together: with more than 100 features each has less than `EXACT_KEYS`."""
+
+_MANY_FEATURES = 1_000
+_FEWEST_KEYS = 100
+_FEWER_VALUES = EXACT_VALUES // 4
+_FEWER_BITS = REGISTER_BITS - 4
+"""Features beyond so many make do with smaller sketches: whoever has them has keys that are data."""
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+Fetch: TypeAlias = Callable[[Sequence[int]], list[Any]]
+Spread: TypeAlias = Callable[[Array], Hashes]
+
+
+class Room:
+    """How much the features of a dataset may keep, each of them and together."""
+
+    __slots__ = ("features",)
+
+    def __init__(self) -> None:
+        self.features = 0
+
+    @property
+    def keys(self) -> int:
+        """How many keys one feature may count exactly."""
+        return max(min(EXACT_KEYS, SHARED_KEYS // max(self.features, 1)), _FEWEST_KEYS)
+
+    @property
+    def tracked_keys(self) -> int:
+        """How many of them it may keep once there are too many to count."""
+        return min(TRACKED_KEYS, self.keys)
+
+    @property
+    def exact_values(self) -> int:
+        """How many values of one feature are kept for its quantiles."""
+        return EXACT_VALUES if self.features <= _MANY_FEATURES else _FEWER_VALUES
+
+    @property
+    def register_bits(self) -> int:
+        """How large an estimate of different values may be."""
+        return REGISTER_BITS if self.features <= _MANY_FEATURES else _FEWER_BITS
+
+
+class Distinct:
+    """The different values of one feature. `spread` makes hashes of keys; `named` ones stand for something else."""
+
+    __slots__ = ("_spread", "_unlisted", "counts", "keys", "most_missed", "names", "total")
+
+    def __init__(self, dtype: npt.DTypeLike, spread: Spread, *, named: bool) -> None:
+        self.keys: Array = np.empty(0, dtype)
+        self.counts: Counts = np.empty(0, np.int64)
+        self.names: Array | None = np.empty(0, object) if named else None
+        self.total = 0
+        self.most_missed = 0
+        self._spread = spread
+        self._unlisted: DistinctCount | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every key and its count is known."""
+        return self._unlisted is None
+
+    @property
+    def unique(self) -> int:
+        """How many different keys there were; about so many, where they are not exact."""
+        if self._unlisted is None:
+            return len(self.keys)
+        return max(min(self._unlisted.estimate(), self.total), len(self.keys))
+
+    def add(self, keys: Array, counts: Counts, room: Room, fetch: Fetch | None = None) -> None:
+        """Take in different keys in ascending order. `fetch` gives what those at some places stand for."""
+        self.total += int(counts.sum())
+        if self._unlisted is None:
+            self._add_exactly(keys, counts, room, fetch)
+        else:
+            self._unlisted.add(self._spread(keys))
+            self._add_tracked(keys, counts, room, fetch)
+
+    def merge(self, other: Distinct, room: Room) -> None:
+        """Take in everything that another one has seen."""
+        names = other.names
+        fetch = None if names is None else lambda places: list(names[list(places)])
+        if other._unlisted is None:
+            self.add(other.keys, other.counts, room, fetch)
+            return
+        self.total += other.total
+        if self._unlisted is None:
+            self._overflow(room)
+        assert self._unlisted is not None
+        self._unlisted.merge(other._unlisted)
+        self.most_missed += other.most_missed
+        self._add_tracked(other.keys, other.counts, room, fetch)
+
+    def top(self, number: int) -> list[tuple[Any, int]]:
+        """The most frequent values with their counts; of equal ones the lesser value first."""
+        if len(self.counts) > number:
+            least = np.partition(self.counts, -number)[-number]
+            places = np.flatnonzero(self.counts >= least)
+        else:
+            places = np.arange(len(self.counts))
+        shown = self.keys if self.names is None else self.names
+        values, counts = shown[places].tolist(), self.counts[places].tolist()
+        return sorted(zip(values, counts, strict=True), key=lambda pair: (-pair[1], pair[0]))[:number]
+
+    def _add_exactly(self, keys: Array, counts: Counts, room: Room, fetch: Fetch | None) -> None:
+        places = np.searchsorted(self.keys, keys)
+        if len(self.keys):
+            known = self.keys[np.minimum(places, len(self.keys) - 1)] == keys
+        else:
+            known = np.zeros(len(keys), bool)
+        self.counts[places[known]] += counts[known]
+        fresh = np.flatnonzero(~known)
+        if not len(fresh):
+            return
+        if len(self.keys) + len(fresh) <= room.keys:
+            self._insert(keys[fresh], counts[fresh], fresh, fetch)
+            return
+        self._overflow(room)
+        assert self._unlisted is not None
+        self._unlisted.add(self._spread(keys))
+        self._add_tracked(keys[fresh], counts[fresh], room, None if fetch is None else _only(fetch, fresh))
+
+    def _overflow(self, room: Room) -> None:
+        self._unlisted = DistinctCount(room.register_bits)
+        self._unlisted.add(self._spread(self.keys))
+
+    def _add_tracked(self, keys: Array, counts: Counts, room: Room, fetch: Fetch | None) -> None:
+        rest = np.ones(len(keys), bool)
+        if len(keys):
+            places = np.minimum(np.searchsorted(keys, self.keys), len(keys) - 1)
+            known = keys[places] == self.keys
+            self.counts[known] += counts[places[known]]
+            rest[places[known]] = False
+        fresh = np.flatnonzero(rest)
+        if len(self.keys) + len(fresh) > room.tracked_keys:
+            missed = self._first_left_out(counts[fresh], room.tracked_keys)
+            fresh = fresh[counts[fresh] > missed]
+            self._keep(self.counts > missed)
+            self.counts -= missed
+            self.most_missed += missed
+            counts = counts - missed
+        self._insert(keys[fresh], counts[fresh], fresh, fetch)
+
+    def _first_left_out(self, fresh: Counts, room: int) -> int:
+        """The count of the most frequent key for which there is no room."""
+        # Most are met once in a batch. Where the others have room, the first to be left out is one of those.
+        several = fresh[fresh > 1]
+        ours = self.counts[self.counts > 1]
+        if len(ours) + len(several) <= room:
+            return 1
+        return int(np.partition(np.concatenate([ours, several]), -room - 1)[-room - 1])
+
+    def _keep(self, which: npt.NDArray[np.bool_]) -> None:
+        self.keys, self.counts = self.keys[which], self.counts[which]
+        if self.names is not None:
+            self.names = self.names[which]
+
+    def _insert(self, keys: Array, counts: Counts, places: Array, fetch: Fetch | None) -> None:
+        if not len(keys):
+            return
+        joined = np.concatenate([self.keys, keys])
+        order = np.argsort(joined, kind="stable")
+        self.keys = joined[order]
+        self.counts = np.concatenate([self.counts, counts])[order]
+        if self.names is not None:
+            assert fetch is not None, "keys that stand for something need it fetched"
+            names = np.empty(len(places), object)
+            names[:] = fetch(places.tolist())
+            self.names = np.concatenate([self.names, names])[order]
+
+
+def runs(ordered: Array) -> tuple[Array, Counts]:
+    """Where each run of equal values begins, and how long it is."""
+    begins = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+    return begins, np.diff(begins, append=len(ordered))
+
+
+def _only(fetch: Fetch, places: Array) -> Fetch:
+    return lambda chosen: fetch(places[list(chosen)].tolist())
+
 
 QUANTILE_SHARES = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]
 MAX_BARS = 32

@@ -7,15 +7,13 @@ import re
 from collections.abc import Sequence
 
 from rekord.errors import RekordError, error
+from rekord.health.dataset_files import look_at, parts_of
 from rekord.health.finding import Finding, Report
-from rekord.health.parts import parts_of
-from rekord.health.place import look_at
 from rekord.health.stats.accumulate import Accumulator, accumulate
-from rekord.health.stats.report import Stats, part_of
-from rekord.health.stats.skew import JS_THRESHOLD, LINF_THRESHOLD, compare_splits
+from rekord.health.stats.report import JS_THRESHOLD, LINF_THRESHOLD, Stats, compare_splits, part_of
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.storage.files import PathLike
+from rekord.storage.local import PathLike
 
 MOST_DAMAGE = 1000
 """So many findings are listed; the rest is counted."""

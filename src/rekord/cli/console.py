@@ -1,0 +1,296 @@
+"""The terminal: results to stdout, messages to stderr, colour and progress only where a person watches."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+
+from rekord.errors import RekordError, error
+from rekord.report.formatting import byte_size, count, duration
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    from rekord.health.finding import Report
+
+
+class OutputError(OSError):
+    """Standard output cannot be written."""
+
+
+def say(*pieces: Piece) -> None:
+    """One line of the result."""
+    if sys.stdout is None:
+        raise OutputError(errno.EBADF, "standard output is closed")
+    with _to_stdout():
+        _write(sys.stdout, pieces)
+
+
+def say_json(document: dict[str, Any]) -> None:
+    """The result as one JSON document. Only ASCII goes out: no terminal and no locale can misread it."""
+    say(json.dumps(document, allow_nan=False, separators=(", ", ": ")))
+
+
+def tell(*pieces: Piece) -> None:
+    """One line for the person who waits. One that cannot be delivered is no failure."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            _write(sys.stderr, pieces)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person watches this stream."""
+    return stream is not None and stream.isatty()
+
+
+@lru_cache(maxsize=4)
+def console(stream: TextIO) -> Console:
+    """The terminal behind a stream."""
+    from rich.console import Console
+
+    return Console(file=stream, highlight=False, markup=False, emoji=False)
+
+
+def prepare() -> None:
+    """Let no character that a locale lacks stop a message."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def flush() -> None:
+    """Bring out what is still in a buffer, so that a full disk is noticed while it can be said."""
+    if sys.stdout is not None:
+        with _to_stdout():
+            sys.stdout.flush()
+
+
+def abandon() -> None:
+    """Give up on stdout: what is still in its buffer goes nowhere, and Python does not try again at exit."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+@contextmanager
+def _to_stdout() -> Iterator[None]:
+    """Tell a failure of stdout from those of files. A closed pipe is no failure."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as failure:
+        raise OutputError(failure.errno, failure.strerror or str(failure)) from None
+
+
+def _write(stream: TextIO, pieces: tuple[Piece, ...]) -> None:
+    if is_terminal(stream):
+        from rich.text import Text
+
+        console(stream).print(Text.assemble(*pieces), soft_wrap=True)
+    else:
+        stream.write("".join(piece if isinstance(piece, str) else piece[0] for piece in pieces) + "\n")
+
+
+Piece: TypeAlias = "str | tuple[str, str]"
+"""Some text, or (text, style): the style is left out where the output is no terminal."""
+
+SHOWN_CHARACTERS = 60
+
+_SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def clean(text: str) -> str:
+    """Text from outside as it may go to a terminal: whatever could steer the terminal is spelled out.
+
+    That is every character that is not printable: control characters and escape sequences, marks that turn
+    the direction of writing, line separators, halves of a broken file name.
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+
+
+def cut(text: str, limit: int = SHOWN_CHARACTERS) -> str:
+    """The beginning of a text, with `…` where something is left out."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def quoted(text: str, limit: int = SHOWN_CHARACTERS) -> str:
+    """A text between quotes, cut, with nothing in it that could be taken for something else."""
+    parts: list[str] = []
+    length = 0
+    for letter in text:
+        shown = f"\\{letter}" if letter in '"\\' else letter if letter.isprintable() else _escape(letter)
+        length += len(shown)
+        if length > limit:
+            return f'"{"".join(parts)}…"'
+        parts.append(shown)
+    return f'"{"".join(parts)}"'
+
+
+def _escape(letter: str) -> str:
+    number = ord(letter)
+    if 0xDC80 <= number <= 0xDCFF:  # how Python keeps a byte of a file name that is not UTF-8
+        number -= 0xDC00
+    elif number > 0xFF:
+        return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
+    return _SHORT_ESCAPES.get(letter, f"\\x{number:02x}")
+
+
+def whole_number(option: str, *, do: str | None = None) -> Callable[[object], int]:
+    """What reads the value of an option that takes a number from 0 on. Without `do` the verb's help is named."""
+
+    def number(text: object) -> int:
+        written = str(text)
+        # Python refuses to read numbers of thousands of digits.
+        if written.isascii() and written.isdigit() and len(written) < 1000:
+            return int(written)
+        raise error(
+            "U605",
+            f"`{option}` cannot be {cut(clean(repr(written)))}",
+            expected="a whole number, 0 or more",
+            found=cut(clean(written)) or "nothing",
+            do=do,
+        )
+
+    return number
+
+
+def failure_lines(failure: RekordError) -> list[list[Piece]]:
+    """An error as it is shown: the first line stands alone, the rest is what is known."""
+    head: Piece = (f"{type(failure).__name__} {failure.code}:", "bold red")
+    lines: list[list[Piece]] = [[head, f" {clean(failure.what)}"]]
+    lines += detail_lines(
+        ("where", str(failure.location)),
+        ("expected", failure.expected),
+        ("found", failure.found),
+        ("likely", failure.likely),
+        ("do", failure.do),
+    )
+    return lines
+
+
+def detail_lines(*details: tuple[str, str | None], indent: int = 2) -> list[list[Piece]]:
+    """What stands indented below a first line: a label and a text for each that there is."""
+    return [[" " * indent, (f"{label:<9}", "dim"), f" {clean(text)}"] for label, text in details if text]
+
+
+def shown_below(folder: str, paths: Iterable[str]) -> dict[str, str]:
+    """Each path as it is shown: without the folder, where that is one and all of them lie below it."""
+    given = list(paths)
+    prefix = folder if folder.endswith(os.sep) else folder + os.sep
+    if os.path.isdir(folder) and all(path.startswith(prefix) for path in given):
+        return {path: clean(path[len(prefix) :].lstrip(os.sep)) for path in given}
+    return {path: clean(path) for path in given}
+
+
+class Progress:
+    """The line while it is shown. It only reads the report, which the check is filling."""
+
+    def __init__(self, report: Report, *, files: int) -> None:
+        self._report = report
+        self._files = files
+        self._began = time.monotonic()
+        self._live: Live | None = None
+        if is_terminal(sys.stderr):
+            from rich.live import Live
+
+            # Rich would send what is printed meanwhile to stderr; `aside` keeps the streams apart.
+            self._live = Live(
+                console=console(sys.stderr),
+                get_renderable=self._line,
+                refresh_per_second=8,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+
+    def __enter__(self) -> Progress:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Take the line away while something else is printed."""
+        return nullcontext() if self._live is None else self._paused(self._live)
+
+    @staticmethod
+    @contextmanager
+    def _paused(live: Live) -> Iterator[None]:
+        live.stop()
+        yield
+        live.start()
+
+    def _line(self) -> Text:
+        from rich.text import Text
+
+        report = self._report
+        parts = [
+            f"file {report.files:,} of {self._files:,}",
+            count(report.records, "record"),
+            byte_size(report.payload_bytes),
+            duration(time.monotonic() - self._began),
+        ]
+        return Text(" · ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
+
+
+_VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
+# What goes wrong is raised as an exception too; as an error it also logs which of its ways to add numbers it takes.
+_ONLY_FATAL = "3"
+# Notes and warnings in the two forms of TensorFlow's log, and the lines that come with them. Of its own variable
+# TensorFlow takes no notice before its log is set up, so that nothing but the stream is left to hold on to.
+_CHATTER = re.compile(
+    rb"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} \d\d:\d\d:[\d.]+ .*\]"
+    rb"|\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: [IW] |To enable the following instructions: "
+)
+
+
+@contextmanager
+def quiet_start() -> Iterator[None]:
+    """In this block notes in TensorFlow's log do not reach stderr, unless the user has said what is to be logged."""
+    if _VARIABLE in os.environ or not _is_plain(2):
+        yield
+        return
+    os.environ[_VARIABLE] = _ONLY_FATAL
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            said.seek(0)
+            for line in said:
+                if not _CHATTER.match(line):
+                    os.write(2, line)
+
+
+def _is_plain(number: int) -> bool:
+    """Whether Python's stderr is the process's own, so that both can be held at once."""
+    try:
+        return sys.stderr is not None and sys.stderr.fileno() == number
+    except (OSError, ValueError, AttributeError):
+        return False

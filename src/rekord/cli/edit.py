@@ -1,0 +1,319 @@
+"""`rekord append`, `delete` and `relabel`: a new dataset that differs from another in some records."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from rekord.cli import console as output
+from rekord.cli import options as shared
+from rekord.cli import write_options as options
+from rekord.cli.console import clean, cut, whole_number
+from rekord.cli.exit_handling import resumable
+from rekord.cli.write_options import names
+from rekord.errors import RekordError, error
+from rekord.report.formatting import byte_size, count, duration
+
+if TYPE_CHECKING:
+    from rekord.verbs.edit.common import Edited, Target
+
+
+_ABOUT_RECORDS = ("X510", "X571", "X572")
+
+In: TypeAlias = Annotated[
+    str, typer.Argument(metavar="IN", help="A dataset that rekord wrote.", show_default=False)
+]
+Out: TypeAlias = Annotated[
+    str | None, typer.Argument(metavar="OUT", help="The folder to be made. None beside --replace.")
+]
+Replace: TypeAlias = Annotated[
+    bool, typer.Option("--replace", help="Put the new dataset in the place of IN.")
+]
+WhereRecords: TypeAlias = Annotated[
+    str | None, typer.Option("--where", metavar="SQL", help="Which records: a condition over columns.")
+]
+RecordsFile: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--records", metavar="FILE", help="Which records: a file of lines such as train,3."),
+]
+Workers: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        help="How many work at once. Default: one a core.",
+        parser=whole_number("--workers", do="--workers 2"),
+    ),
+]
+
+
+def parse_target(verb: str, out: str | None, *, replace: bool, workers: int | None, fresh: bool) -> Target:
+    """Where the new dataset goes, as the command line says."""
+    from rekord.verbs.edit.common import target_of
+
+    if (out is None) == (not replace):
+        what = "OUT, or --replace" if out is None else "either OUT or --replace, not both"
+        raise error("U601", f"`rekord {verb}` needs {what}", do=f"rekord {verb} --help")
+    return target_of(out, replace=replace, workers=workers, fresh=fresh, progress=True)
+
+
+def run_edit(edit: Callable[[], Edited], done: str, *, as_json: bool) -> int:
+    """Edit, and say how it ended; `done` is what was done to records."""
+    began = time.perf_counter()
+    left = "nothing was published, and IN is as it was"
+    with resumable(_ABOUT_RECORDS, as_json=as_json, left=left):
+        ended = edit()
+    seconds = time.perf_counter() - began
+    for note in ended.notes:
+        output.tell(f"note: {clean(note)}")
+    if ended.left is not None:
+        output.tell(f"files that rekord did not write were kept in {clean(ended.left)}")
+    if as_json:
+        output.say_json({**ended.to_dict(done), "seconds": round(seconds, 3)})
+    else:
+        _say(ended, done, seconds)
+    return 0
+
+
+def _say(ended: Edited, done: str, seconds: float) -> None:
+    parts = ended.manifest.splits
+    records = sum(part.records for part in parts.values())
+    changed = sum(ended.counts.values())
+    place = clean(ended.dataset)
+    if ended.nothing_to_do and not changed:
+        output.say(f"nothing to do: no record of {place} is {done}")
+    elif ended.nothing_to_do:
+        output.say(f"nothing to do: {place} is complete already, {count(changed, 'record')} {done}")
+    else:
+        output.say(
+            f"{place}: {count(changed, 'record')} {done}, {count(records, 'record')} in all,"
+            f" in {duration(seconds)}"
+        )
+    rows = [
+        (
+            clean(name),
+            count(part.records, "record"),
+            count(len(part.shards.records), "shard"),
+            byte_size(sum(part.shards.bytes)),
+            f"{ended.counts.get(name, 0):,} {done}",
+        )
+        for name, part in parts.items()
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(5)] if rows else []
+    for row in rows:
+        output.say(
+            f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}"
+            f"  {row[3]:>{widths[3]}}  {row[4]:>{widths[4]}}"
+        )
+    if ended.linked_shards or ended.written_shards:
+        output.say(
+            f"{count(ended.linked_shards, 'shard')} linked, {count(ended.written_shards, 'shard')} written"
+        )
+    output.say(f"next: rekord check {shlex.quote(place)}")
+
+
+def append(
+    path: In,
+    out: Out = None,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="SOURCE", help="Raw data: a folder, a file or a pattern.", show_default=False
+        ),
+    ] = ...,  # type: ignore[assignment]
+    split: Annotated[
+        str | None,
+        typer.Option(
+            "--split",
+            metavar="SPLIT",
+            help="Where records go: train, unless said; or source, or a=0.9,b=0.1.",
+        ),
+    ] = None,
+    map_: shared.Map = None,
+    shard_size: Annotated[
+        str, typer.Option("--shard-size", metavar="SIZE", help="Of a new shard, about.")
+    ] = "128MB",
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            "--shards",
+            metavar="N",
+            help="So many new ones a split instead.",
+            parser=whole_number("--shards", do="--shards 2"),
+        ),
+    ] = None,
+    verify: shared.Verify = "full",
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            metavar="N",
+            help="The first N rows only.",
+            parser=whole_number("--limit", do="--limit 10"),
+        ),
+    ] = None,
+    replace: Replace = False,
+    workers: Workers = None,
+    fresh: shared.Fresh = False,
+    as_json: shared.AsJson = False,
+) -> int:
+    """Make a dataset with more records. They go into new shards; those that exist are linked, not copied.
+
+    Rows have the form in which IN was written, and must fit its schema: exit code 1 where one does not.
+    """
+    from rekord.verbs.edit.append import appended
+
+    target = parse_target("append", out, replace=replace, workers=workers, fresh=fresh)
+    return run_edit(
+        lambda: appended(
+            path,
+            source,
+            target,
+            split=options.splits(split),
+            map=options.function(map_),
+            shard_size=shard_size,
+            shards=shards,
+            verify=verify,  # type: ignore[arg-type]
+            limit=limit,
+        ),
+        "appended",
+        as_json=as_json,
+    )
+
+
+def delete(
+    path: In,
+    out: Out = None,
+    where: WhereRecords = None,
+    records: RecordsFile = None,
+    split: shared.OnlySplits = None,
+    replace: Replace = False,
+    workers: Workers = None,
+    fresh: shared.Fresh = False,
+    as_json: shared.AsJson = False,
+) -> int:
+    """Make a dataset without some records. Shards that have none of them are linked, not copied.
+
+    Records are those that --where says, or those that --records lists. Records of which the condition is NULL stay.
+    Nothing of a deleted record is in the new dataset.
+    """
+    from rekord.verbs.edit.delete import deleted
+
+    target = parse_target("delete", out, replace=replace, workers=workers, fresh=fresh)
+    chosen = None if split is None else list(names(split))
+    if (where is None) == (records is None):
+        what = "needs --where or --records" if where is None else "takes --where or --records, not both"
+        raise error("U601", f"`rekord delete` {what}", do="rekord delete --help")
+    return run_edit(
+        lambda: deleted(path, target, where=where, records=records, split=chosen),
+        "deleted",
+        as_json=as_json,
+    )
+
+
+def relabel(
+    path: In,
+    out: Out = None,
+    set_: Annotated[
+        str | None,
+        typer.Option(
+            "--set", metavar="KEY=CLASS", help="This class, for the records of --where or --records."
+        ),
+    ] = None,
+    where: WhereRecords = None,
+    records: RecordsFile = None,
+    map_labels: Annotated[
+        str | None,
+        typer.Option("--map-labels", metavar="OLD=NEW", help="Rename classes, or merge them into others."),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FILE.csv", help="Labels by a key, or by split and record."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="What tells records apart in --from.")
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option("--column", metavar="KEY", help="The only Label, or label, unless said.")
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option("--names", metavar="A,B|N", help="All classes, in order; or how many there are."),
+    ] = None,
+    split: shared.OnlySplits = None,
+    replace: Replace = False,
+    workers: Workers = None,
+    fresh: shared.Fresh = False,
+    as_json: shared.AsJson = False,
+) -> int:
+    """Make a dataset with other labels. Shards that have none of them are linked, not copied.
+
+    A class that is mapped to a new name is called so; one that is mapped to another class is gone from the list.
+    """
+    from rekord.verbs.edit.relabel import relabelled
+
+    target = parse_target("relabel", out, replace=replace, workers=workers, fresh=fresh)
+    given = [
+        name
+        for name, value in (("--set", set_), ("--map-labels", map_labels), ("--from", file))
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise error("U601", f"`{given[0]}` cannot stand beside `{given[1]}`", do="rekord relabel --help")
+    change: Any = None
+    if set_ is not None:
+        named, value = _pair("--set", set_)
+        if column not in (None, named):
+            raise error("U601", "`--set` and `--column` name two columns", do="leave --column out")
+        column, change = named, value
+    if map_labels is not None:
+        pairs = [_pair("--map-labels", part) for part in map_labels.split(",") if part]
+        change = dict(pairs)
+        if len(change) < len(pairs):
+            raise _refused("--map-labels", map_labels, "each class once")
+    return run_edit(
+        lambda: relabelled(
+            path,
+            target,
+            change,
+            column=column,
+            where=where,
+            records=records,
+            file=file,
+            key=key,
+            names=_names(classes),
+            split=None if split is None else list(options.names(split)),
+        ),
+        "relabelled",
+        as_json=as_json,
+    )
+
+
+def _names(given: str | None) -> Any:
+    """All classes: a list of them, or how many."""
+    if given is None:
+        return None
+    many = given.isascii() and given.isdigit() and len(given) < 10
+    return int(given) if many else [name for name in given.split(",") if name]
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise _refused(option, text, "two names: A=B")
+    return name, value
+
+
+def _refused(option: str, text: str, expected: str) -> RekordError:
+    found = cut(clean(text))
+    return error(
+        "U605",
+        f"`{option}` cannot be {cut(clean(repr(text)))}",
+        expected=expected,
+        found=found or "nothing",
+        do="rekord relabel --help",
+    )

@@ -1,0 +1,436 @@
+"""A payload for a person or a program: its kind, its features, and each value in a few characters."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import math
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from heapq import nsmallest
+from typing import Any, NamedTuple, TypeAlias
+
+from rekord import _core
+from rekord._core import PayloadKind
+from rekord.cli.console import SHOWN_CHARACTERS, Piece, clean, cut, quoted
+from rekord.codec.decode import SequenceExample, Value, decode
+from rekord.errors import WireError
+from rekord.report.formatting import count
+
+_LOOKED_AT_BYTES = 4096
+_HEX_BYTES = 16
+_MOST_SEGMENTS = 1000  # before a JPEG's size; a hostile one could have millions
+SHOWN_VALUES = 8
+
+
+class Picture(NamedTuple):
+    """An encoded image: its format, and its size where the header says one."""
+
+    format: str
+    width: int | None = None
+    height: int | None = None
+
+
+def picture(data: bytes) -> Picture | None:
+    """The image that these bytes begin, judged by its header alone; None where they are no image."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return Picture("PNG", *_pair(data[16:24], 4, "big") if data[12:16] == b"IHDR" else (None, None))
+    if data.startswith(b"\xff\xd8\xff"):
+        return Picture("JPEG", *_jpeg_size(data))
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return Picture("GIF", *_pair(data[6:10], 2, "little"))
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return Picture("WebP", *_webp_size(data))
+    return None
+
+
+def of_bytes(data: bytes) -> str:
+    """A byte string as a person wants to see it."""
+    image = picture(data)
+    if image is not None:
+        size = "" if image.width is None else f" {image.width}×{image.height}"
+        return f"{image.format}{size}, {count(len(data), 'byte')}"
+    text = _as_text(data)
+    if text is not None:
+        shown = quoted(text)
+        return shown if not shown.endswith('…"') else f"{shown}, {count(len(data), 'byte')}"
+    more = f" …, {count(len(data), 'byte')}" if len(data) > _HEX_BYTES else ""
+    return f"0x {data[:_HEX_BYTES].hex(' ')}{more}"
+
+
+def of_many_bytes(values: Sequence[bytes]) -> str:
+    """A list of byte strings, as many as fit."""
+    return _list(map(of_bytes, values[:SHOWN_VALUES]), len(values))
+
+
+def of_numbers(values: Sequence[int] | Sequence[float], *, total: int) -> str:
+    """The first of `total` numbers, as many as fit; floats are abbreviated to six digits."""
+    return _list(map(_number, values[:SHOWN_VALUES]), total)
+
+
+def _number(value: int | float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.6g}"
+
+
+def _list(shown: Iterable[str], total: int) -> str:
+    taken: list[str] = []
+    length = 0
+    for text in shown:
+        length += len(text) + 2
+        if taken and length > SHOWN_CHARACTERS:
+            break
+        taken.append(text)
+    return ", ".join(taken) + (", …" if len(taken) < total else "")
+
+
+def _as_text(data: bytes) -> str | None:
+    # The beginning is enough to judge by, and a character may be cut off at its end.
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        text = decoder.decode(data[:_LOOKED_AT_BYTES], final=len(data) <= _LOOKED_AT_BYTES)
+    except UnicodeDecodeError:
+        return None
+    odd = sum(1 for letter in text if letter < " " and letter not in "\t\n\r")
+    # Small numbers are valid UTF-8 too; text has a stray control character at most here and there.
+    return text if odd * 4 <= len(text) else None
+
+
+def _pair(data: bytes, width: int, order: str) -> tuple[int | None, int | None]:
+    if len(data) < 2 * width:
+        return None, None
+    little = order == "little"
+    numbers = [data[:width], data[width : 2 * width]]
+    first, second = (int.from_bytes(number, "little" if little else "big") for number in numbers)
+    return first, second
+
+
+def _jpeg_size(data: bytes) -> tuple[int | None, int | None]:
+    at = 2
+    for _ in range(_MOST_SEGMENTS):
+        segment = data[at : at + 9]
+        if len(segment) < 4 or segment[0] != 0xFF:
+            break
+        marker = segment[1]
+        if marker == 0xFF:  # padding before a marker
+            at += 1
+        elif marker == 0x01 or 0xD0 <= marker <= 0xD8:  # these stand alone
+            at += 2
+        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = _pair(segment[5:9], 2, "big")
+            return width, height
+        else:
+            at += 2 + max(int.from_bytes(segment[2:4], "big"), 2)
+    return None, None
+
+
+def _webp_size(data: bytes) -> tuple[int | None, int | None]:
+    form = data[12:16]
+    if form == b"VP8 " and data[23:26] == b"\x9d\x01\x2a" and len(data) >= 30:
+        width, height = _pair(data[26:30], 2, "little")
+        return (width or 0) & 0x3FFF, (height or 0) & 0x3FFF
+    if form == b"VP8L" and data[20:21] == b"\x2f" and len(data) >= 25:
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if form == b"VP8X" and len(data) >= 30:
+        width, height = _pair(data[24:30], 3, "little")
+        return (width or 0) + 1, (height or 0) + 1
+    return None, None
+
+
+Features: TypeAlias = dict[str, Value]
+
+_VARINT, _I64, _LEN, _I32 = 0, 1, 2, 5
+_WIRE_NAMES = {_VARINT: "a number", _I64: "8 bytes", _LEN: "bytes", _I32: "4 bytes"}
+_EVENTS = {
+    3: "file version",
+    4: "graph",
+    5: "summary",
+    6: "log message",
+    7: "session log",
+    8: "run metadata",
+    9: "meta graph",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Message:
+    """What a payload holds. `kind` decides which fields are filled; `facts` are short truths about it."""
+
+    kind: str
+    payload: bytes
+    features: Features | None = None
+    context: Features | None = None
+    steps: dict[str, list[Value]] | None = None
+    examples: list[Features] | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def message(payload: bytes, *, kind: str | None = None, file_kind: PayloadKind | None = None) -> Message:
+    """The message in a payload. `kind` forces a reading, which raises where it fails.
+
+    `file_kind` is what the first records of the file are: a SequenceExample without steps looks like an
+    Example, and only its neighbours tell.
+    """
+    if kind == "bytes":
+        return Message(kind="bytes", payload=payload)
+    recognised = _core.recognise_payload(payload)
+    if kind == "sequence" or (kind is None and recognised == PayloadKind.SEQUENCE):
+        return _sequence(payload)
+    if kind is None and (recognised, file_kind) == (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE):
+        with suppress(WireError):
+            return _sequence(payload)
+    if kind == "example" or recognised == PayloadKind.EXAMPLE:
+        return Message(kind="example", payload=payload, features=decode(payload))
+    other = Message(kind=recognised.name.lower(), payload=payload)
+    match recognised:
+        case PayloadKind.LIST_WITH_CONTEXT:
+            _read_list(other)
+        case PayloadKind.EVENT:
+            _read_event(other)
+        case PayloadKind.PROTO:
+            other.facts["fields"] = _field_names(payload)
+        case PayloadKind.OTHER:
+            other.facts["because"] = _why_not(payload)
+    return other
+
+
+def _sequence(payload: bytes) -> Message:
+    decoded: SequenceExample = decode(payload, kind="sequence")
+    return Message(kind="sequence", payload=payload, context=decoded.context, steps=decoded.steps)
+
+
+def _read_list(message: Message) -> None:
+    # 1: an Example, repeated; 2: the context. Each is a message in bytes of its own.
+    message.examples, message.context = [], {}
+    for number, _, body in _fields(message.payload):
+        if number == 1:
+            message.examples.append(decode(body))
+        else:
+            message.context = decode(body)
+    message.facts["examples"] = len(message.examples)
+
+
+def _read_event(message: Message) -> None:
+    for number, _, body in _fields(message.payload):
+        if number == 1:
+            message.facts["wall_time"] = struct.unpack("<d", body)[0]
+        elif number == 2:
+            step = _varint(body, 0)[0]
+            message.facts["step"] = step - (1 << 64) if step >> 63 else step
+        else:
+            message.facts["holds"] = _EVENTS.get(number, f"field {number}")
+
+
+def _field_names(payload: bytes) -> str:
+    seen: dict[int, str] = {}
+    for number, wire, _ in _fields(payload):
+        seen.setdefault(number, _WIRE_NAMES.get(wire, "a group"))
+        if len(seen) == 8:
+            break
+    return ", ".join(f"{number} ({name})" for number, name in seen.items())
+
+
+def _why_not(payload: bytes) -> str:
+    try:
+        decode(payload)
+    except WireError as failure:
+        return f"{failure.code}, {failure.what}, at payload byte {failure.location.payload_offset or 0:,}"
+    return "all of its fields are unknown"
+
+
+def _fields(payload: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """The fields of a message that the core has already walked: (number, wire type, value's bytes)."""
+    at = 0
+    while at < len(payload):
+        tag, at = _varint(payload, at)
+        number, wire = tag >> 3, tag & 7
+        if wire == _LEN:
+            length, at = _varint(payload, at)
+        elif wire in (_I64, _I32):
+            length = 8 if wire == _I64 else 4
+        elif wire == _VARINT:
+            length = _varint(payload, at)[1] - at
+        else:
+            yield number, wire, b""  # where a group ends only a walk through it would tell
+            return
+        yield number, wire, payload[at : at + length]
+        at += length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at += 1
+        shift += 7
+        if byte < 0x80:
+            return number & (1 << 64) - 1, at
+
+
+_TITLES = {
+    "sequence": "SequenceExample",
+    "list_with_context": "ExampleListWithContext",
+    "event": "tf.Event",
+    "text": "plain text",
+    "proto": "another protobuf message",
+    "other": "no message that is known",
+    "bytes": "payload",
+}
+_WIDEST_NAME = 40
+_SHOWN_STEPS = 4
+_SHOWN_FEATURES = 1000
+"""More lines than this nobody reads, and those of a million features take most of a minute."""
+
+
+def lines_of(message: Message) -> list[list[Piece]]:
+    """What stands below a record's heading."""
+    if message.features is not None:
+        return _table(message.features, indent=2) or [["  no features"]]
+    lines: list[list[Piece]] = [[f"  {_TITLES[message.kind]}"]]
+    for name, fact in message.facts.items():
+        lines.append([f"    {name:<9} {clean(str(fact))}"])
+    if message.context is not None:
+        lines += [["  context"], *(_table(message.context, indent=4) or [["    no features"]])]
+    if message.steps is not None:
+        lines += [["  steps"], *(_steps_table(message.steps) or [["    no features"]])]
+    if message.examples:
+        lines += [["  example 0"], *(_table(message.examples[0], indent=4) or [["    no features"]])]
+    if message.kind in ("text", "proto", "other", "bytes"):
+        lines.append([f"    {'payload':<9} {of_bytes(message.payload)}"])
+    return lines
+
+
+def json_of(message: Message) -> dict[str, Any]:
+    """A message as JSON holds it: `kind` says which of the other members are there."""
+    document: dict[str, Any] = {"kind": message.kind}
+    if message.features is not None:
+        document["features"] = _json_features(message.features)
+    if message.context is not None:
+        document["context"] = _json_features(message.context)
+    if message.steps is not None:
+        document["steps"] = {name: _json_steps(steps) for name, steps in _sorted(message.steps)}
+    if message.examples is not None:
+        document["examples"] = [_json_features(example) for example in message.examples]
+    if message.kind in ("event", "text", "proto", "other", "bytes"):
+        document["payload"] = _json_bytes(message.payload)
+    if message.kind == "event":
+        document |= {name: _json_number(message.facts.get(name)) for name in ("wall_time", "step")}
+    return document
+
+
+def kind_of(value: Value) -> str | None:
+    """Which list a feature holds, by the name that its proto gives it; None where it holds none."""
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return "bytes"
+    return "int64" if value.dtype.kind == "i" else "float"
+
+
+def _sorted(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(named.items(), key=lambda item: item[0])
+
+
+def _first(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What is shown of many features: the first by name."""
+    names = sorted(named) if len(named) <= _SHOWN_FEATURES else nsmallest(_SHOWN_FEATURES, named)
+    return [(name, named[name]) for name in names]
+
+
+def _more(named: Mapping[str, Any], indent: int) -> list[list[Piece]]:
+    """The line about features that are not shown."""
+    hidden = len(named) - _SHOWN_FEATURES
+    if hidden <= 0:
+        return []
+    return [[" " * indent, (f"… and {hidden:,} more feature{'s' * (hidden > 1)} (--json shows all)", "dim")]]
+
+
+def _table(features: Features, *, indent: int) -> list[list[Piece]]:
+    rows = [
+        (name, kind_of(value) or "unset", str(_length(value)) if value is not None else "", _preview(value))
+        for name, value in _first(features)
+    ]
+    return _aligned(rows, indent) + _more(features, indent)
+
+
+def _steps_table(steps: Mapping[str, Sequence[Value]]) -> list[list[Piece]]:
+    rows = []
+    for name, values in _first(steps):
+        shown = " | ".join(_preview(value) or "–" for value in values[:_SHOWN_STEPS])
+        more = " | …" if len(values) > _SHOWN_STEPS else ""
+        rows.append(
+            (name, _steps_kind(values) or "unset", count(len(values), "step"), cut(shown, 100) + more)
+        )
+    return _aligned(rows, 4) + _more(steps, 4)
+
+
+def _aligned(rows: Iterable[tuple[str, str, str, str]], indent: int) -> list[list[Piece]]:
+    named = [(cut(clean(name)), *rest) for name, *rest in rows]
+    name_width = min(max((len(name) for name, *_ in named), default=0), _WIDEST_NAME)
+    count_width = max((len(counted) for _, _, counted, _ in named), default=0)
+    return [
+        [
+            " " * indent,
+            (f"{name:<{name_width}}", "cyan"),
+            (f"  {kind:<5}", "dim"),
+            f"  {counted:>{count_width}}  {shown}".rstrip(),
+        ]
+        for name, kind, counted, shown in named
+    ]
+
+
+def _length(value: Value) -> int:
+    return 0 if value is None else len(value)
+
+
+def _preview(value: Value) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return of_many_bytes(value)
+    return of_numbers(value[:SHOWN_VALUES].tolist(), total=len(value))
+
+
+def _steps_kind(values: Sequence[Value]) -> str | None:
+    kinds = {kind_of(value) for value in values} - {None}
+    return "mixed" if len(kinds) > 1 else next(iter(kinds), None)
+
+
+def _json_features(features: Features) -> dict[str, Any]:
+    return {
+        name: {"kind": kind_of(value), "count": _length(value), "values": _json_values(value) or []}
+        for name, value in _sorted(features)
+    }
+
+
+def _json_steps(values: Sequence[Value]) -> dict[str, Any]:
+    return {
+        "kind": _steps_kind(values),
+        "count": len(values),
+        "values": [_json_values(value) for value in values],
+    }
+
+
+def _json_values(value: Value) -> list[Any] | None:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return [_json_bytes(each) for each in value]
+    return [_json_number(each) for each in value.tolist()]
+
+
+def _json_number(number: float | None) -> float | str | None:
+    if number is None or math.isfinite(number):
+        return number
+    # JSON has no such numbers; these are the names that most languages parse.
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def _json_bytes(data: bytes) -> dict[str, str]:
+    try:
+        return {"utf8": data.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

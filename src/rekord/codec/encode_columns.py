@@ -1,0 +1,627 @@
+"""Columns of many rows to records: NumPy, Arrow and rekord's own columns, checked whole and not copied."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rekord import _core
+from rekord.codec.columns import Array, Optional, Ragged, Strings
+from rekord.codec.encode import Judge, checked_schema, pool, stored
+from rekord.codec.numbers import NumberRule, cast_tensor, store
+from rekord.codec.plan import CodecPlan, Field, compile_plan
+from rekord.codec.values import Unfit, as_array, check_shape, described
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Bytes, Feature, Float32, Int64, Label, Schema, Tensor, Text
+
+Slots: TypeAlias = "list[Any]"
+"""What the core takes, a record key each; None where no row has a value."""
+
+
+class ByRow(Exception):
+    """A value that does not fit, and the row it is in."""
+
+    def __init__(self, unfit: Unfit, row: int | None, step: int | None = None) -> None:
+        super().__init__(unfit.code)
+        self.unfit = unfit
+        self.row = row
+        self.step = step
+
+
+def slots_of(field: Field, column: Any, rows: int) -> Slots:
+    """The record keys of one column."""
+    if isinstance(column, Optional):
+        return _optional(field, column, rows)
+    feature = field.feature
+    if not getattr(feature, "partitions", ()):
+        match feature:
+            case Int64() | Label() | Float32():
+                found = _numbers(field, column, rows)
+            case Bytes() | Text():
+                found = _strings(field, column, rows)
+            case Tensor():
+                found = _tensors(feature, column, rows)
+            case _:
+                found = None
+        if found is not None:
+            return [found]
+    return by_rows(field, column)
+
+
+def _flags(valid: Any) -> Array | None:
+    if valid is None:
+        return None
+    flags = np.ascontiguousarray(valid, np.bool_)
+    return None if flags.all() else flags.view(np.uint8)
+
+
+def _optional(field: Field, column: Any, rows: int) -> Slots:
+    """A dense column with holes. What stands in a hole is not a value, and is not judged as one."""
+    valid = np.asarray(column.valid, np.bool_)
+    if not valid.any():
+        return [None] * len(field.slots)
+    values = column.values
+    if not valid.all():
+        values = np.array(values)
+        values[~valid] = values[int(np.argmax(valid))]
+    return [
+        None if slot is None else (slot[0], slot[1], _flags(valid)) for slot in slots_of(field, values, rows)
+    ]
+
+
+def _numbers(field: Field, column: Any, rows: int) -> Any:
+    """A column of numbers that lie in one array; None where rows must be looked at one by one."""
+    feature = field.feature
+    rule = NumberRule.of(feature)
+    if isinstance(column, Ragged):
+        values = column.values
+        if not isinstance(values, np.ndarray) or column.row_shape is not None or feature.shape[:1] != (None,):
+            return None
+        check_shape((0, *values.shape[1:]), feature.shape, values)
+        offsets = np.asarray(column.offsets, np.int64)
+        begin, end = int(offsets[0]), int(offsets[-1])
+        inner = prod(values.shape[1:])
+        numbers = _stored(
+            values[begin:end].reshape(-1), rule, lambda at: _row_of(offsets - begin, at // inner)
+        )
+        return numbers, np.ascontiguousarray((offsets - begin) * inner), _flags(column.valid)
+    array = _dense(column)
+    if array is None:
+        return None
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        return None
+    check_shape(array.shape[1:], feature.shape, array)
+    inner = prod(array.shape[1:])
+    numbers = _stored(array.reshape(-1), rule, lambda at: at // inner)
+    offsets_or_none = np.arange(rows + 1, dtype=np.int64) * inner if feature.variable else None
+    return numbers, offsets_or_none, None
+
+
+def _dense(column: Any) -> Array | None:
+    """A column that is one array; a list is not looked into here."""
+    if isinstance(column, (list, tuple)):
+        # Plain numbers: as one array, where NumPy cannot change them on the way.
+        kinds = set(map(type, column))
+        if kinds == {float} or kinds == {bool}:
+            return np.array(column)
+        if kinds == {int}:
+            try:
+                return np.array(column, np.int64)
+            except OverflowError:
+                return None
+        return None
+    return as_array(column)
+
+
+def _stored(numbers: Array, rule: NumberRule, row_of: Any) -> Array:
+    try:
+        return store(numbers, rule)
+    except Unfit as unfit:
+        raise ByRow(unfit, row_of(unfit.at or 0)) from None
+
+
+def _row_of(offsets: Array, at: int) -> int:
+    return int(np.searchsorted(offsets, at, side="right")) - 1
+
+
+def _strings(field: Field, column: Any, rows: int) -> Any:
+    feature = field.feature
+    if isinstance(column, Strings):
+        if column.row_shape != feature.shape:
+            return None
+        return (column._column, column.text), None, _flags(column.valid)
+    if isinstance(column, Ragged):
+        values = column.values
+        if not isinstance(values, Strings) or values.row_shape or feature.shape != (None,):
+            return None
+        return (
+            (values._column, values.text),
+            np.ascontiguousarray(column.offsets, np.int64),
+            _flags(column.valid),
+        )
+    if isinstance(column, PackedStrings):
+        return column.slot() if feature.shape == column.shape else None
+    if feature.shape != ():
+        return None
+    if isinstance(column, np.ndarray) and column.dtype.kind == "S" and isinstance(feature, Bytes):
+        return _fixed_width(column) if column.ndim == 1 and column.dtype.itemsize else None
+    strings = column.tolist() if isinstance(column, np.ndarray) and column.ndim == 1 else column
+    if not isinstance(strings, (list, tuple)):
+        return None
+    strings = strings if isinstance(strings, list) else list(strings)
+    plain: Any = _core.plain_strings(strings, isinstance(feature, Text), pool())
+    if plain is None:
+        return None
+    packed, valid = plain
+    if packed is None:
+        packed = strings if valid is None else [b"" if one is None else one for one in strings]
+    return packed, None, valid
+
+
+def _fixed_width(column: Array) -> Any:
+    """An array of NumPy's byte strings, which it pads with zeros: the strings end before those."""
+    width = column.dtype.itemsize
+    octets = np.ascontiguousarray(column).view(np.uint8).reshape(len(column), width)
+    if octets[:, -1].all():
+        ends = np.arange(len(column) + 1, dtype=np.int64) * width
+        return (ends, octets.reshape(-1)), None, None
+    there = octets != 0
+    lengths = np.where(there.any(axis=1), width - there[:, ::-1].argmax(axis=1), 0)
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return (ends, octets[np.arange(width) < lengths[:, None]]), None, None
+
+
+class PackedStrings:
+    """Strings that lie end to end in a buffer, as Arrow keeps them."""
+
+    def __init__(
+        self, ends: Array, data: Array, *, offsets: Array | None = None, valid: Array | None = None, rows: Any
+    ) -> None:
+        self.ends = ends
+        self.data = data
+        self.offsets = offsets
+        self.valid = valid
+        self.rows = rows  # the same as something that can be walked row by row
+        self.shape: tuple[int | None, ...] = () if offsets is None else (None,)
+
+    def slot(self) -> Any:
+        return (self.ends, self.data), self.offsets, _flags(self.valid)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Any:
+        return iter(self.rows)
+
+
+def _tensors(feature: Tensor, column: Any, rows: int) -> Any:
+    """Tensors of one shape that lie in one array."""
+    array = None if isinstance(column, (list, tuple, Ragged, Strings)) else as_array(column)
+    if array is None or array.dtype.kind == "O" or isinstance(feature.dtype, str):
+        return None
+    array = cast_tensor(array, feature)
+    check_shape(array.shape[1:], feature.shape, array)
+    data = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+    each = prod(array.shape[1:]) * array.dtype.itemsize
+    ends = np.arange(rows + 1, dtype=np.int64) * each
+    return (ends, data.reshape(-1).view(np.uint8)), None, None
+
+
+def by_rows(field: Field, column: Iterable[Any]) -> Slots:
+    """Any column, one row after another as single rows are."""
+    gathered = _Gathered(field)
+    for row, value in enumerate(column):
+        try:
+            gathered.add(field.feature, value)
+        except Unfit as unfit:
+            raise ByRow(unfit, row) from None
+    return gathered.slots()
+
+
+def steps_of(field: Field, column: Any, rows: int) -> Slots:
+    """The record keys of a column of steps: the steps of all rows, and where each row's begin."""
+    if (
+        isinstance(column, Ragged)
+        and isinstance(column.values, (np.ndarray, Strings))
+        and column.row_shape is None
+    ):
+        offsets = np.ascontiguousarray(column.offsets, np.int64)
+        count = len(column.values)
+        valid = _flags(column.valid)
+        try:
+            return [_step_slot(slot, count, offsets, valid) for slot in slots_of(field, column.values, count)]
+        except ByRow as failure:
+            row = _row_of(offsets, failure.row or 0)
+            raise ByRow(failure.unfit, row, (failure.row or 0) - int(offsets[row])) from None
+    ends = [0]
+    there = []
+    gathered = _Gathered(field)
+    for row, value in enumerate(column):
+        there.append(value is not None)
+        steps = [] if value is None else list(value)
+        for step, one in enumerate(steps):
+            try:
+                if one is None:
+                    raise _no_step()
+                gathered.add(field.feature, one)
+            except Unfit as unfit:
+                raise ByRow(unfit, row, step) from None
+        ends.append(ends[-1] + len(steps))
+    offsets = np.array(ends, np.int64)
+    valid = _flags(there) if there else None
+    return [_step_slot(slot, ends[-1], offsets, valid) for slot in gathered.slots()]
+
+
+def _step_slot(slot: Any, count: int, offsets: Array, valid: Array | None) -> Any:
+    return slot, count, offsets, valid
+
+
+def _no_step() -> Unfit:
+    return Unfit(
+        "E301",
+        "has no value",
+        expected="a value in every step",
+        found="None",
+        do="leave the step out, or give it a value",
+    )
+
+
+class _Gathered:
+    """The stored lists of row after row, joined."""
+
+    def __init__(self, field: Field) -> None:
+        self._numbers: list[list[Array]] = [[] for _ in field.slots]
+        self._strings: list[list[bytes]] = [[] for _ in field.slots]
+        self._ends: list[list[int]] = [[0] for _ in field.slots]
+        self._kinds = [slot.kind for slot in field.slots]
+        self._valid: list[bool] = []
+
+    def add(self, feature: Feature, value: Any) -> None:
+        self._valid.append(value is not None)
+        parts = [()] * len(self._ends) if value is None else stored(feature, value)
+        for i, part in enumerate(parts):
+            self._ends[i].append(self._ends[i][-1] + len(part))
+            if isinstance(part, list):
+                self._strings[i] += part
+            elif len(part):
+                self._numbers[i].append(np.asarray(part))
+
+    def slots(self) -> Slots:
+        if not any(self._valid):
+            # Nothing to look at, but a row of steps may still be there and empty.
+            return [None] * len(self._ends)
+        valid = _flags(self._valid)
+        out: Slots = []
+        for kind, strings, numbers, ends in zip(
+            self._kinds, self._strings, self._numbers, self._ends, strict=True
+        ):
+            dtype = np.float32 if kind == 2 else np.int64
+            values: Any = strings
+            if kind != 1:
+                values = np.concatenate(numbers) if numbers else np.empty(0, dtype)
+            out.append((values, np.array(ends, np.int64), valid))
+        return out
+
+
+def is_arrow(value: Any) -> bool:
+    """Whether this is a table, a batch or an array of pyarrow; asked without importing it."""
+    pa = sys.modules.get("pyarrow")
+    return pa is not None and isinstance(value, (pa.Table, pa.RecordBatch, pa.Array, pa.ChunkedArray))
+
+
+def arrow_batches(table: Any) -> list[Any]:
+    """A table as batches whose columns each lie in one piece."""
+    return table.to_batches() if hasattr(table, "to_batches") else [table]
+
+
+def from_arrow(array: Any, feature: Feature) -> Any:
+    """A column as NumPy arrays and rekord's own columns; what these cannot express, as a list of rows."""
+    import pyarrow as pa
+
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if _is_string(array.type):
+        return _arrow_strings(array)
+    if _is_number(array.type):
+        return _arrow_numbers(array)
+    lists = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
+    if lists and feature.shape[:1] == (None,) and not getattr(feature, "partitions", ()):
+        return _lists(array)
+    if pa.types.is_fixed_size_list(array.type) and not array.null_count:
+        dense = _fixed(array)
+        if dense is not None:
+            return dense
+    return array.to_pylist()
+
+
+def _is_string(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_large_binary(kind)
+    )
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _valid(array: Any) -> Any:
+    return array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+
+
+def _arrow_numbers(array: Any) -> Any:
+    if not array.null_count:
+        return array.to_numpy(zero_copy_only=False)
+    valid = _valid(array)
+    if not valid.any():
+        return [None] * len(array)
+    filled = array.fill_null(array[int(np.argmax(valid))])
+    return Optional(filled.to_numpy(zero_copy_only=False), valid)
+
+
+def _arrow_strings(array: Any) -> PackedStrings:
+    _, ends, data = array.buffers()
+    narrow = str(array.type) in ("string", "binary")
+    return PackedStrings(
+        _offsets(ends, np.int32 if narrow else np.int64, array),
+        np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8),
+        valid=_valid(array),
+        rows=_Rows(array),
+    )
+
+
+def _offsets(buffer: Any, dtype: Any, array: Any) -> Any:
+    if buffer is None or not buffer.size:
+        return np.zeros(len(array) + 1, dtype)
+    return np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array) + 1]
+
+
+def _lists(array: Any) -> Any:
+    """Lists whose elements lie in one array, or end to end."""
+    import pyarrow as pa
+
+    offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    values, valid = array.values, _valid(array)
+    if values.null_count:
+        return array.to_pylist()
+    if valid is not None and not _empty_where_missing(offsets, valid):
+        return array.to_pylist()
+    if _is_number(values.type):
+        return Ragged(values.to_numpy(zero_copy_only=False), offsets, valid=valid)
+    if _is_string(values.type):
+        inner = _arrow_strings(values)
+        return PackedStrings(inner.ends, inner.data, offsets=offsets, valid=valid, rows=_Rows(array))
+    if pa.types.is_fixed_size_list(values.type):
+        dense = _fixed(values)
+        if dense is not None:
+            return Ragged(dense, offsets, valid=valid)
+    return array.to_pylist()
+
+
+def _empty_where_missing(offsets: Any, valid: Any) -> bool:
+    return not bool((np.diff(offsets)[~valid] != 0).any())
+
+
+def _fixed(array: Any) -> Any:
+    """Nested lists of fixed sizes as one array of so many dimensions; None where they hold anything else."""
+    import pyarrow as pa
+
+    sizes = [len(array)]
+    while pa.types.is_fixed_size_list(array.type):
+        if array.null_count:
+            return None
+        sizes.append(array.type.list_size)
+        array = array.flatten()
+    if array.null_count or not _is_number(array.type):
+        return None
+    return array.to_numpy(zero_copy_only=False).reshape(sizes)
+
+
+class _Rows:
+    """The rows of an Arrow array, made into Python values only when they are looked at."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __iter__(self) -> Any:
+        return iter(self._array.to_pylist())
+
+
+_NO_LIMIT = 1 << 62
+
+
+class EncodedBatches:
+    """The records of a batch, encoded piece by piece as they are asked for: (frames, rows) each."""
+
+    def __init__(
+        self, batches: list[tuple[_core.ColumnBatch, int]], plan: CodecPlan, enough_bytes: int
+    ) -> None:
+        self._batches = batches
+        self._plan = plan
+        self._enough_bytes = enough_bytes
+        self.rows = sum(rows for _, rows in batches)
+
+    def __iter__(self) -> Iterator[tuple[Any, int]]:
+        return ((frames, rows) for frames, rows, _ in self._pieces(ends=False))
+
+    def with_ends(self) -> Iterator[tuple[Any, int, Any]]:
+        """The same, each with an int64 array of where its records end."""
+        return self._pieces(ends=True)
+
+    def _pieces(self, *, ends: bool) -> Iterator[tuple[Any, int, Any]]:
+        before = 0
+        for batch, rows in self._batches:
+            done = 0
+            while done < rows:
+                frames, reached, record_ends, problem = batch.write(done, self._enough_bytes, True, ends)
+                if reached > done:
+                    yield frames, reached - done, record_ends
+                done = reached
+                if problem is not None:
+                    raise _native_error(self._plan, problem[0], problem[1], before + reached)
+            before += rows
+
+
+def encode_columns(columns: Any, schema: Schema) -> bytes:
+    """The records of many rows, framed as a file holds them.
+
+    `columns` is a dict of columns (NumPy arrays with the rows first, lists, `rk.Ragged`, `rk.Strings`,
+    `rk.Optional`), or a pyarrow RecordBatch or Table. An EncodeError names the row.
+    """
+    pieces = [bytes(frames) for frames, _ in encoded_batches(columns, schema, enough_bytes=_NO_LIMIT)]
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def encoded_batches(columns: Any, schema: Schema, *, enough_bytes: int) -> EncodedBatches:
+    """The same in pieces of about `enough_bytes`. What could be refused is refused here and now."""
+    plan = compile_plan(checked_schema(schema))
+    judge = Judge(plan)
+    batches = []
+    before = 0
+    for batch in arrow_batches(columns) if is_arrow(columns) else [columns]:
+        try:
+            native, rows = _native_batch(batch, plan, judge)
+            problem: Any = native.check()
+            if problem is not None:
+                raise _native_error(plan, problem[1], problem[2], problem[0])
+        except RekordError as failure:
+            row = failure.location.row
+            failure.location = replace(failure.location, row=None if row is None else row + before)
+            raise
+        batches.append((native, rows))
+        before += rows
+    return EncodedBatches(batches, plan, enough_bytes)
+
+
+def _native_batch(columns: Any, plan: CodecPlan, judge: Judge) -> tuple[_core.ColumnBatch, int]:
+    if isinstance(columns, Mapping):
+        given = dict(columns)
+    elif is_arrow(columns):
+        given = {name: columns.column(i) for i, name in enumerate(columns.schema.names)}
+    else:
+        raise error(
+            "E325",
+            f"columns are given as a {type(columns).__name__}",
+            expected="a dict of columns, a pyarrow RecordBatch or a Table",
+            found=described(columns),
+            do='{"label": np.array([...]), ...}',
+        )
+    if any(name not in plan.schema for name in given):
+        judge.refuse_unknown(given)
+    rows = _row_count(given)
+    context = _group(plan.context.fields, given, rows, slots_of)
+    steps = [] if plan.steps is None else _group(plan.steps.fields, given, rows, steps_of)
+    native = _core.ColumnBatch(
+        plan.context.native, None if plan.steps is None else plan.steps.native, pool(), context, steps, rows
+    )
+    return native, rows
+
+
+def _group(
+    fields: tuple[Field, ...], given: dict[str, Any], rows: int, read: Callable[[Field, Any, int], Slots]
+) -> Slots:
+    out: Slots = []
+    for field in fields:
+        column = given.get(field.name)
+        if column is None:
+            if field.feature.required:
+                raise _missing(field.name, row=0 if rows else None)
+            out += [None] * len(field.slots)
+            continue
+        try:
+            out += read(field, from_arrow(column, field.feature) if is_arrow(column) else column, rows)
+        except ByRow as failure:
+            raise failure.unfit.told(field.name, row=failure.row, step=failure.step) from None
+        except Unfit as unfit:
+            raise unfit.told(field.name, row=0 if rows == 1 else None) from None
+    return out
+
+
+def _row_count(given: dict[str, Any]) -> int:
+    rows: int | None = None
+    first = ""
+    for name, column in given.items():
+        if column is None:
+            continue
+        try:
+            count = len(column)
+            if isinstance(column, (str, bytes, Mapping)):
+                raise TypeError
+        except TypeError:
+            raise _uneven(name, "a column with one value a row", described(column)) from None
+        if rows is None:
+            rows, first = count, name
+        elif count != rows:
+            raise _uneven(name, f"{rows:,} rows, as `{first}` has", f"{count:,} rows")
+    return rows or 0
+
+
+def _uneven(name: str, expected: str, found: str) -> RekordError:
+    return error(
+        "E326",
+        f"`{name}` does not have one value for each row of the batch",
+        location=Location(feature=name),
+        expected=expected,
+        found=found,
+        do="give all columns the same number of rows",
+    )
+
+
+def _missing(name: str, *, row: int | None) -> RekordError:
+    return Unfit(
+        "E301",
+        "has no value, and it is required",
+        expected="a value in every row",
+        found="None, or no such column",
+        do="give values, or declare optional=True or default=",
+    ).told(name, row=row)
+
+
+def _native_error(plan: CodecPlan, problem: _core.Problem, slot: int, row: int) -> RekordError:
+    """What the core found wrong with one row."""
+    if problem.fault == _core.Fault.LENGTH:
+        try:
+            Judge(plan).refuse_size()
+        except RekordError as failure:
+            failure.location = failure.location.within(row=row)
+            return failure
+    first_of_steps = len(plan.context.slots)
+    group = plan.context if slot < first_of_steps else plan.steps
+    assert group is not None
+    field = group.field_of(slot if group is plan.context else slot - first_of_steps)
+    if problem.fault == _core.Fault.MISSING:
+        return _missing(field.name, row=row)
+    if problem.fault == _core.Fault.NOT_UTF8:
+        return Unfit(
+            "E318",
+            "is not UTF-8",
+            expected="bytes that are UTF-8",
+            found="other bytes",
+            do="Bytes() keeps the bytes as they are",
+        ).told(field.name, row=row)
+    return Unfit(
+        "E307",
+        "has another number of values than the schema says",
+        expected=f"{'a multiple of ' if field.feature.variable else ''}{problem.expected:,} values",
+        found=f"{problem.found:,} values",
+        do="give so many values, or declare another shape",
+    ).told(field.name, row=row)

@@ -1,0 +1,1 @@
+"""Encoded images and masks: inspected, stored, decoded."""

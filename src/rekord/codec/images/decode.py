@@ -1,0 +1,309 @@
+"""Encoded images and masks to arrays of pixels."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from PIL import Image as Pillow
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+
+from rekord import _core
+from rekord._core import Colour, PictureFault, PictureFormat
+from rekord.codec.columns import Array, Column, Offsets, Optional, Ragged, Strings, Valid
+from rekord.codec.images.inspect import (
+    FORMATS,
+    Unsound,
+    inflated,
+    samples,
+    shown_format,
+    times_pixel_limit,
+    too_many_pixels,
+    unsound,
+)
+from rekord.codec.images.store import Ids
+from rekord.errors import error
+from rekord.schema import Feature, Image, Mask
+
+Size: TypeAlias = tuple[int, int]
+"""Height and width."""
+
+Result = TypeVar("Result")
+
+_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+_SPARE = 1.05
+"""Where few pixels are wanted a JPEG is decoded to 1/2, 1/4 or 1/8 at once, if that is so much larger still.
+
+What is left to the filter then gives nearly what it would give of the whole picture: on generated pictures they
+differed by 1 of 255 on average, by 2 where all was fine detail, and by more at single edges. Of exactly the size that
+is wanted nothing would be left to it, and all edges would look other.
+"""
+_FIND = "rekord check PATH, which names all such pictures"
+
+
+class _Jpeg(JpegImageFile):
+    """A JPEG whose EXIF is left alone: it says nothing of pixels, and Pillow warns where it is damaged."""
+
+    def _read_dpi_from_exif(self) -> None:
+        pass
+
+
+# By name, not by Pillow's own guess: of all that it can open, these are what records hold.
+_READERS: dict[Any, Any] = {
+    PictureFormat.JPEG: _Jpeg,
+    PictureFormat.PNG: PngImageFile,
+    PictureFormat.GIF: GifImageFile,
+    PictureFormat.BMP: BmpImageFile,
+    PictureFormat.WEBP: WebPImageFile,
+}
+
+
+def image_pixels(data: bytes, channels: int, resize: Size | None) -> Array:
+    """The pixels of an image as uint8, of shape (height, width, channels); raises Unsound.
+
+    Colours are those of TensorFlow's decode_image: equal for PNG, GIF, BMP and WebP, and for JPEG as it decodes with
+    dct_method="INTEGER_ACCURATE" (its usual method is off by a few of 255). Grey that is made of colours may be off
+    by 1. The alpha of a PNG without any is 255, that of a BMP is not read. Of several frames this is the first.
+    """
+    return opened(data, lambda image: _converted(image, channels, resize))
+
+
+def opened(data: bytes, use: Callable[[Any], Result]) -> Result:
+    """What `use` makes of an image that is opened and not loaded yet; raises Unsound, also for what `use` raises."""
+    facts = _core.look(data, False)
+    if facts.fault != PictureFault.NONE or facts.format not in _READERS:
+        raise _refused(facts, data, "image", None)
+    if times_pixel_limit(facts) > 1:
+        raise too_many_pixels(facts)
+    try:
+        with _READERS[facts.format](io.BytesIO(data)) as image:
+            if image.size == (facts.width, facts.height):
+                return use(image)
+            met = f"{image.size[0]:,} × {image.size[1]:,}, where its header says another size"
+    except MemoryError:
+        raise
+    except Exception as failure:  # there is no list of what damaged bytes make a decoder raise
+        raise _refused(_core.look(data, True), data, "image", failure) from failure
+    raise _undecoded("a picture as large as its header says", met)
+
+
+def mask_ids(data: bytes, ids: Ids, resize: Size | None) -> Array:
+    """The class ids of a mask, of shape (height, width), as uint8 or as uint16 where they need it; raises Unsound.
+
+    They are the samples as stored: the indices of a palette, and numbers below 16 of a PNG with 4 bits.
+    """
+    facts = _core.look(data, True)
+    if facts.fault != PictureFault.NONE or facts.format not in _READERS:
+        raise _refused(facts, data, "mask", None)
+    if facts.format != PictureFormat.PNG or facts.colour not in (Colour.GREY, Colour.PALETTE):
+        kind = shown_format(FORMATS[facts.format])
+        raise _no_ids(f"a {kind} of colours" if facts.format == PictureFormat.PNG else f"a {kind}")
+    if times_pixel_limit(facts) > 1:
+        raise too_many_pixels(facts)
+    form = _core.PixelForm(facts.width, facts.height, facts.bits, 1, facts.interlaced)
+    try:
+        stored = samples(inflated(data, _core.png_chunks(data), form, None), form, None)
+    except Unsound as failure:
+        raise _as_undecoded(failure) from failure
+    values = np.frombuffer(stored, ">u2" if facts.bits == 16 else np.uint8)
+    pixels = values.reshape(facts.height, facts.width)
+    if resize is not None:
+        pixels = pixels[np.ix_(*map(nearest, pixels.shape, resize))]
+    if facts.bits == 16 and not ids.wide and (pixels > 255).any():
+        raise _no_ids(f"16 bits, with values up to {int(pixels.max()):,}")
+    return pixels.astype(np.uint16 if ids.wide else np.uint8)
+
+
+def nearest(before: int, after: int) -> Array:
+    """The row or column whose middle is nearest, for each one that is to be."""
+    return ((np.arange(after) * 2 + 1) * before // (2 * after)).astype(np.intp)
+
+
+def _converted(image: Any, channels: int, resize: Size | None) -> Array:
+    box = drafted(image, "L" if channels == 1 else image.mode, resize)
+    image.load()
+    pixels = in_mode(image, _MODES[channels])
+    if resize is not None and pixels.size != (resize[1], resize[0]):
+        pixels = pixels.resize((resize[1], resize[0]), Pillow.Resampling.BILINEAR, box=box)
+    return np.array(pixels).reshape(pixels.height, pixels.width, channels)
+
+
+def drafted(image: Any, mode: str, size: Size | None) -> Any:
+    """Have a JPEG decoded smaller at once, where `size` allows it; the part of the result that is the picture."""
+    if image.format != "JPEG":
+        return None
+    least = None if size is None else (ceil(size[1] * _SPARE), ceil(size[0] * _SPARE))
+    done = image.draft(mode, least)
+    return None if done is None else done[1]
+
+
+def in_mode(image: Any, mode: str) -> Any:
+    """The colours of an image in another mode: alpha is dropped or added, never mixed with a background."""
+    if image.mode.startswith("I"):  # grey of 16 bits, of which Pillow would keep the lower 8
+        image = Pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode == "CMYK" and image.format == "JPEG" and "adobe" not in image.info:
+        image = image.point(
+            lambda value: 255 - value
+        )  # Pillow takes all of them for inverted, as Adobe's are
+    if mode in ("L", "RGB"):
+        image.info.pop("transparency", None)
+    if image.mode == mode:
+        return image
+    if mode in ("LA", "L") and image.mode not in ("L", "LA", "P", "RGB", "RGBA"):
+        image = image.convert("RGB")
+    return image.convert(mode)
+
+
+def _refused(facts: _core.PictureFacts, data: bytes, what: str, failure: Exception | None) -> Unsound:
+    if failure is None or facts.fault != PictureFault.NONE:
+        return _as_undecoded(unsound(facts, data, None, what))
+    # Its structure is whole: only the decoder can say more, without quoting bytes.
+    return _undecoded(f"a {shown_format(FORMATS[facts.format])} that can be decoded", str(failure)[:60])
+
+
+def _as_undecoded(failure: Unsound) -> Unsound:
+    return Unsound(
+        "D409",
+        failure.what,
+        expected=failure.expected,
+        found=failure.found,
+        likely=failure.likely,
+        do=_FIND,
+    )
+
+
+def _undecoded(expected: str, found: str) -> Unsound:
+    return Unsound("D409", "cannot be decoded", expected=expected, found=found, do=_FIND)
+
+
+def _no_ids(found: str) -> Unsound:
+    return Unsound(
+        "D411",
+        "is not a mask of class ids",
+        expected="a single-channel PNG of class ids",
+        found=found,
+        do="declare rk.Image() to decode its colours, or write the masks again as class ids",
+    )
+
+
+_USUAL_CHANNELS = 3
+
+
+@dataclass(frozen=True)
+class DecodedPictures:
+    """Decodes these columns of a batch, the others stay; what `decode=True` asks for.
+
+    Images are uint8 of shape (height, width, channels), with the channels that the schema says, or 3; masks are class
+    ids of shape (height, width). Where all of a batch have one size the column is one array, or an `rk.Optional` for
+    an optional column; where sizes differ, it is an object array with one array a row and None where there is none.
+    Pictures of steps are the values of an `rk.Ragged` in the same way, with zeros for those that are missing.
+
+    `resize` (height, width) is bilinear with antialiasing for images, nearest for masks.
+
+    A DecodeError's location has the row in the batch as `row`; who knows the file makes a record of it.
+    """
+
+    features: Mapping[str, Feature]
+    resize: Size | None = None
+
+    def __call__(self, batch: dict[str, Column]) -> dict[str, Column]:
+        out = dict(batch)
+        for name, feature in self.features.items():
+            column = batch.get(name)
+            if isinstance(column, Strings):
+                pixels = self._stacked(name, feature, column, None)
+                valid = _all_valid(column)
+                dense = pixels.dtype != object
+                out[name] = Optional(pixels, valid) if feature.optional and dense else pixels
+            elif isinstance(column, Ragged) and isinstance(column.values, Strings):
+                pixels = self._stacked(name, feature, column.values, column.offsets)
+                out[name] = Ragged(pixels, column.offsets, valid=column.valid)
+        return out
+
+    def _stacked(self, name: str, feature: Feature, column: Strings, offsets: Offsets | None) -> Array:
+        """All pictures as one array, or as an object array where their sizes differ."""
+        decode, shape, dtype = _decoder(feature, self.resize)
+        if self.resize is not None:
+            out = np.zeros((len(column), *shape), dtype)
+            for at, pixels in self._each(name, column, offsets, decode):
+                out[at] = pixels
+            return out
+        found: Array = np.full(len(column), None, object)
+        sizes = set()
+        for at, pixels in self._each(name, column, offsets, decode):
+            found[at] = pixels
+            sizes.add(pixels.shape)
+        if len(sizes) > 1:
+            return found
+        dense = np.zeros((len(column), *(sizes.pop() if sizes else shape)), dtype)
+        for at, pixels in enumerate(found):
+            if pixels is not None:
+                dense[at] = pixels
+                found[at] = None  # one copy of a large picture is enough
+        return dense
+
+    def _each(
+        self, name: str, column: Strings, offsets: Offsets | None, decode: Callable[[bytes], Array]
+    ) -> Iterator[tuple[int, Array]]:
+        for at in range(len(column)):
+            data = column[at]
+            if data is None:
+                continue
+            try:
+                pixels = decode(data)
+            except Unsound as refused:
+                if offsets is None:
+                    raise refused.told(name, row=at) from refused.__cause__
+                row = int(np.searchsorted(offsets, at, side="right")) - 1
+                raise refused.told(name, row=row, step=at - int(offsets[row])) from refused.__cause__
+            yield at, pixels
+
+
+def _decoder(
+    feature: Feature, resize: Size | None
+) -> tuple[Callable[[bytes], Array], tuple[int, ...], type[np.generic]]:
+    """How one picture of a column is decoded, its shape (0 where pictures have sizes of their own), its dtype."""
+    try:
+        # Loaded when the first picture is: most programs that import rekord decode none.
+        from rekord.codec.images.store import Ids
+    except ImportError:
+        raise error(
+            "U602",
+            "decoding images needs Pillow",
+            expected="the package pillow",
+            found="not installed",
+            do="pip install pillow",
+        ) from None
+    size = (0, 0) if resize is None else resize
+    if isinstance(feature, Mask):
+        ids = Ids(feature.classes, feature.ignore)
+        return lambda data: mask_ids(data, ids, resize), size, np.uint16 if ids.wide else np.uint8
+    assert isinstance(feature, Image)
+    channels = feature.channels or _USUAL_CHANNELS
+    return lambda data: image_pixels(data, channels, resize), (*size, channels), np.uint8
+
+
+def _all_valid(column: Strings) -> Valid:
+    return np.ones(len(column), np.bool_) if column.valid is None else column.valid
+
+
+def padded_pictures(pictures: Array, pad: Any) -> Array:
+    """Pictures of different sizes as one array, each filled up with `pad` at its right and its lower edge.
+
+    A missing one is all padding.
+    """
+    there = [one for one in pictures if one is not None]
+    height, width = (max(one.shape[axis] for one in there) for axis in (0, 1))
+    out = np.full((len(pictures), height, width, *there[0].shape[2:]), pad, there[0].dtype)
+    for row, one in zip(out, pictures, strict=True):
+        if one is not None:
+            row[: one.shape[0], : one.shape[1]] = one
+    return out

@@ -1,0 +1,457 @@
+"""Encoded images inspected before they are stored: format, size, whether they are complete; and PNGs in detail."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import zlib
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from rekord import _core
+from rekord._core import Colour, PictureFault
+from rekord.codec.columns import Array
+from rekord.codec.values import Unfit, described
+from rekord.errors import RekordError, error
+from rekord.location import Location
+
+_inflate: Any
+try:
+    # Inflating is most of what a look at a mask costs, and this does it in less than half the time.
+    from isal import isal_zlib as _inflate
+except ImportError:  # there is none for this kind of machine
+    _inflate = zlib
+
+Chunks: TypeAlias = "list[tuple[bytes, int, int]]"
+"""The name of each chunk, and where its content begins and ends."""
+
+_START = b"\x89PNG\r\n\x1a\n"
+_GREY = 0  # the colour type in a header
+# What would be wrong, or make decoders complain, once there is no palette.
+_OF_PALETTES = frozenset([b"PLTE", b"tRNS", b"bKGD", b"hIST", b"sBIT", b"sPLT", b"iCCP"])
+
+
+def inflated(data: bytes, chunks: Chunks, form: _core.PixelForm, path: str | None) -> bytes:
+    """The image data of a PNG, never more than its pixels need; raises Unsound."""
+    needed_bytes = form.inflated_bytes
+    unpack = _inflate.decompressobj()
+    view = memoryview(data)
+    pieces = []
+    # One more than is needed: so that the checksum at the end of the stream is read and compared.
+    room = needed_bytes + 1
+    try:
+        for name, begin, end in chunks:
+            if name == b"IDAT":
+                piece = unpack.decompress(view[begin:end], room)
+                room -= len(piece)
+                pieces.append(piece)
+                if unpack.eof or room == 0:
+                    break
+    except _inflate.error as failure:
+        found = "bytes that are damaged, or a checksum that does not match"
+        raise damaged_pixels("data that can be inflated", found, path) from failure
+    if room > 1:
+        found_bytes = needed_bytes + 1 - room
+        raise Unsound(
+            "E331",
+            "is cut off: it has fewer pixels than its header says",
+            expected=f"{needed_bytes:,} bytes of pixels",
+            found=f"{found_bytes:,} bytes",
+            do=AGAIN,
+            path=path,
+        )
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def damaged_pixels(expected: str, found: str, path: str | None) -> Unsound:
+    """The refusal of image data that decoders cannot read."""
+    return Unsound(
+        "E332",
+        "is damaged: the pixels of the PNG cannot be read",
+        expected=expected,
+        found=found,
+        do=AGAIN,
+        path=path,
+    )
+
+
+def samples(image_data: bytes, form: _core.PixelForm, path: str | None) -> bytes:
+    """All samples row by row: a byte each, or two where the form has 16 bits, the higher one first."""
+    found = _core.copy_pixels(image_data, form)
+    if isinstance(found, bytes):
+        return found
+    raise bad_filter(path)
+
+
+def bad_filter(path: str | None) -> Unsound:
+    """The refusal of a row with a filter that does not exist."""
+    return damaged_pixels("rows with filters from 0 to 4", "another filter", path)
+
+
+def palette_as_grey(data: bytes, chunks: Chunks) -> bytes:
+    """An 8-bit palette PNG as a grey one whose values are the indices; the image data is not touched."""
+    view = memoryview(data)
+    pieces: list[bytes | memoryview] = [_START]
+    for name, begin, end in chunks:
+        if name == b"IHDR":
+            header = bytearray(view[begin:end])
+            header[9] = _GREY
+            pieces.append(_chunk(name, bytes(header)))
+        elif name not in _OF_PALETTES:
+            pieces.append(view[begin - 8 : end + 4])
+    return b"".join(pieces)
+
+
+def grey_png(pixels: Array) -> bytes:
+    """A single-channel PNG of a 2-D array of uint8 or uint16."""
+    height, width = pixels.shape
+    sample_bytes = pixels.dtype.itemsize
+    rows = np.zeros((height, 1 + width * sample_bytes), np.uint8)  # a filter of 0 before each
+    big = np.ascontiguousarray(pixels, ">u2" if sample_bytes == 2 else np.uint8)
+    rows[:, 1:] = big.view(np.uint8).reshape(height, -1)
+    header = struct.pack(">IIBBBBB", width, height, 8 * sample_bytes, _GREY, 0, 0, 0)
+    image_data = zlib.compress(rows.data, 6)
+    return b"".join([_START, _chunk(b"IHDR", header), _chunk(b"IDAT", image_data), _chunk(b"IEND", b"")])
+
+
+def _chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+Verify: TypeAlias = Literal["full", "headers"]
+
+FORMATS = {
+    _core.PictureFormat.JPEG: "jpeg",
+    _core.PictureFormat.PNG: "png",
+    _core.PictureFormat.GIF: "gif",
+    _core.PictureFormat.BMP: "bmp",
+    _core.PictureFormat.WEBP: "webp",
+    _core.PictureFormat.TIFF: "tiff",
+}
+_ENDINGS = {
+    "jpg": "jpeg",
+    "jpeg": "jpeg",
+    "jpe": "jpeg",
+    "jfif": "jpeg",
+    "png": "png",
+    "gif": "gif",
+    "bmp": "bmp",
+    "dib": "bmp",
+    "webp": "webp",
+}
+_TURNED = {
+    2: "mirrored",
+    3: "turned by 180°",
+    4: "mirrored and turned by 180°",
+    5: "mirrored and turned by 90°",
+    6: "turned by 90°",
+    7: "mirrored and turned by 270°",
+    8: "turned by 270°",
+}
+_MOST_BYTES = (1 << 31) - 1  # of a record
+AGAIN = "copy or download the file again"
+_TAIL_BYTES = 512
+
+
+class Checked(bytes):
+    """The bytes of a picture that was looked at: they are stored without a second look."""
+
+    __slots__ = ()
+
+
+class CheckedMask(Checked):
+    """The PNG of a mask whose class ids were looked at."""
+
+    __slots__ = ()
+
+
+class Made(Checked):
+    """The bytes of a picture that was made here: no file holds them."""
+
+    __slots__ = ()
+
+
+class MadeMask(CheckedMask, Made):
+    """The PNG of a mask that was made here."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An encoded picture and what is known of it."""
+
+    data: bytes
+    format: str
+    width: int
+    height: int
+    channels: int
+    bits: int
+    remarks: tuple[tuple[str, str], ...] = ()  # code and sentence of what is worth knowing
+    path: str | None = field(default=None, kw_only=True)  # of the file that it came from
+
+
+class Unsound(Unfit):
+    """A picture that cannot be stored, and the file that it came from."""
+
+    def __init__(
+        self,
+        code: str,
+        what: str,
+        *,
+        expected: str,
+        found: str,
+        do: str,
+        path: str | None = None,
+        likely: str | None = None,
+    ) -> None:
+        super().__init__(code, what, expected=expected, found=found, do=do)
+        self.path = path
+        self.likely = likely
+
+    def told(self, column: str, *, row: int | None = None, step: int | None = None) -> RekordError:
+        """The error, which also names the file."""
+        whose = f"`{column}`" if step is None else f"step {step:,} of `{column}`"
+        return error(
+            self.code,
+            f"{whose} {self.what}",
+            location=Location(path=self.path, feature=column, row=row),
+            expected=self.expected,
+            found=self.found,
+            likely=self.likely,
+            do=self.do,
+        )
+
+
+def look_at_image(value: Any, *, name: str, verify: Verify) -> Picture:
+    """The image in a file or in bytes; an EncodeError names the file and the column `name`.
+
+    full: its structure is walked to the end. headers: its first bytes are believed.
+    """
+    try:
+        return examined_image(value, verify)
+    except Unfit as unfit:
+        raise unfit.told(name) from unfit.__cause__
+
+
+def examined_image(value: Any, verify: Verify) -> Picture:
+    """The same, for a caller that knows the column; raises Unfit."""
+    data, path = read_picture(value, "Image")
+    facts = _core.look(data, verify == "full")
+    if facts.fault != PictureFault.NONE or facts.format == _core.PictureFormat.TIFF:
+        raise unsound(facts, data, path, "image")
+    return Picture(
+        data if isinstance(data, Checked) else Checked(data),
+        FORMATS[facts.format],
+        facts.width,
+        facts.height,
+        facts.channels,
+        facts.bits,
+        remarks_on(facts, path, "image"),
+        path=path,
+    )
+
+
+def times_pixel_limit(facts: _core.PictureFacts) -> float:
+    """The pixels that an image or a mask claims, as a multiple of how many are decoded.
+
+    A few bytes can claim billions. The limit is Pillow's: who needs more sets it, as for Pillow itself.
+    """
+    from PIL import Image
+
+    most = Image.MAX_IMAGE_PIXELS
+    return 0.0 if most is None else facts.width * facts.height / max(most, 1)
+
+
+def too_many_pixels(facts: _core.PictureFacts) -> Unsound:
+    """The refusal to decode an image or a mask that is beyond the limit."""
+    from PIL import Image
+
+    return Unsound(
+        "D410",
+        "has more pixels than are decoded",
+        expected=f"at most {Image.MAX_IMAGE_PIXELS:,}",
+        found=f"{facts.width:,} × {facts.height:,}",
+        do="PIL.Image.MAX_IMAGE_PIXELS = … raises the limit; or cut the picture into tiles",
+    )
+
+
+def shown_format(name: str) -> str:
+    """The name of a format as people write it."""
+    return "WebP" if name == "webp" else name.upper()
+
+
+# Bytes.
+
+
+def read_picture(value: Any, declared: str) -> tuple[bytes, str | None]:
+    """The bytes of a picture, and the file that they came from; raises Unfit."""
+    if isinstance(value, bytes):
+        return value, None
+    if isinstance(value, PurePath):
+        path = str(value)
+        return _file_bytes(path), path
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value), None
+    if isinstance(value, str):
+        raise Unfit(
+            "E322",
+            "is a str",
+            expected="encoded bytes, a pathlib.Path, or an array",
+            found=described(value),
+            do="pathlib.Path(value) for a file",
+        )
+    raise Unfit(
+        "E302",
+        f"is of type {type(value).__name__}, the schema says {declared}",
+        expected="encoded bytes, a pathlib.Path, or a NumPy array",
+        found=described(value),
+        do="np.asarray(value) for what holds pixels",
+    )
+
+
+def _file_bytes(path: str) -> bytes:
+    try:
+        # A pipe that nobody writes to would wait for ever.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return _whole(file, path)
+        finally:
+            os.close(file)
+    except (OSError, ValueError) as failure:
+        reason = failure.strerror if isinstance(failure, OSError) else None
+        raise _unreadable(path, reason or str(failure)) from failure
+
+
+def _whole(file: int, path: str) -> bytes:
+    status = os.fstat(file)
+    if stat.S_ISDIR(status.st_mode):
+        raise _unreadable(path, "Is a directory")
+    if not stat.S_ISREG(status.st_mode):
+        raise _unreadable(path, "a device or a pipe")
+    if status.st_size > _MOST_BYTES:
+        raise Unsound(
+            "E327",
+            "is in a file that is larger than a record can be",
+            expected="at most 2 GiB",
+            found=f"{status.st_size:,} bytes",
+            do="cut the picture into tiles, or store files and their paths",
+            path=path,
+        )
+    data = os.read(file, status.st_size + 1)
+    while len(data) != status.st_size:
+        more = os.read(file, 1 << 20)
+        if not more or len(data) > _MOST_BYTES:
+            break
+        data += more
+    return data
+
+
+def _unreadable(path: str, reason: str) -> Unsound:
+    return Unsound(
+        "E329",
+        "cannot be read from its file",
+        expected="a file that can be read",
+        found=reason[:60],
+        do=f"check the path: {path}",
+        path=path,
+    )
+
+
+# Faults in words.
+
+
+def unsound(facts: _core.PictureFacts, data: bytes, path: str | None, what: str) -> Unsound:
+    """Why this is no picture, or no whole one; `what` is "image" or "mask"."""
+    kind = shown_format(FORMATS[facts.format]) if facts.format in FORMATS else ""
+    likely = None
+    match facts.fault:
+        case PictureFault.EMPTY:
+            code, says = "E330", "is empty"
+            expected, found = f"the bytes of an encoded {what}", "0 bytes"
+        case PictureFault.NONE | PictureFault.NOT_A_PICTURE:
+            return no_picture(data, kind, path)
+        case PictureFault.CUT:
+            code, says = "E331", f"is cut off: the {kind} does not reach its end"
+            expected = f"{_bytes(facts.expected)} or more from byte {facts.at:,} on"
+            found = f"{_bytes(facts.found)} there, {len(data):,} in all"
+            likely = _cut_because(data)
+        case PictureFault.CRC:
+            code, says = "E332", "is damaged: the checksum of a PNG chunk does not match"
+            expected = f"crc32 0x{facts.expected:08x} (stored)"
+            found = f"crc32 0x{facts.found:08x} (computed over the chunk at byte {facts.at:,})"
+        case PictureFault.BAD_CHUNK:
+            code, says = "E332", "is damaged: a PNG chunk cannot be what it says"
+            name = facts.found.to_bytes(4, "big")
+            expected = "chunks that PNG knows, in its order"
+            found = f"the chunk {name!r} at byte {facts.at:,}"
+        case PictureFault.BAD_MARKER:
+            code, says = "E332", f"is damaged: the {kind} has a byte that cannot be there"
+            expected = f"the structure of a {kind}"
+            found = f"0x{facts.found:02x} at byte {facts.at:,}"
+        case PictureFault.ZERO_SIZE:
+            code, says = "E332", f"is damaged: the {kind} has no pixels"
+            expected, found = "a width and a height from 1 on", f"{facts.width:,} × {facts.height:,}"
+        case _:
+            code, says = "E332", f"is damaged: the {kind} claims more pixels than its bytes can hold"
+            expected = f"what {len(data):,} bytes can be inflated to"
+            found = f"{facts.width:,} × {facts.height:,}"
+    return Unsound(code, says, expected=expected, found=found, likely=likely, do=AGAIN, path=path)
+
+
+def no_picture(data: bytes, kind: str, path: str | None) -> Unsound:
+    """The refusal of what is no image, or one of a format that readers do not take."""
+    return Unsound(
+        "E321",
+        f"is {kind}, which TensorFlow does not decode" if kind else "is no image",
+        expected="an image: JPEG, PNG, GIF, BMP or WebP",
+        found=kind or f"{len(data):,} bytes that begin {data[:8].hex(' ')}",
+        do="convert it to PNG" if kind else "look at the file that it came from",
+        path=path,
+    )
+
+
+def _cut_because(data: bytes) -> str | None:
+    if len(data) > _TAIL_BYTES and not any(data[-_TAIL_BYTES:]):
+        zeros = len(data) - len(data.rstrip(b"\0"))
+        return f"the last {zeros:,} bytes are zeros: a copy or download that did not finish"
+    return None
+
+
+def _bytes(count: int) -> str:
+    return f"{count:,} byte" if count == 1 else f"{count:,} bytes"
+
+
+# Remarks.
+
+
+def remarks_on(facts: _core.PictureFacts, path: str | None, what: str) -> tuple[tuple[str, str], ...]:
+    """What is worth knowing of a picture that is stored as it is."""
+    turned = _TURNED.get(facts.orientation)
+    cmyk = facts.colour in (Colour.CMYK, Colour.YCCK)
+    ending = None
+    if path is not None:
+        ending = _ENDINGS.get(path[path.rfind(".") + 1 :].lower())
+    found = FORMATS[facts.format]
+    misnamed = ending is not None and ending != found
+    if not (turned or cmyk or misnamed):
+        return ()
+    whose = f"the {what}" if path is None else os.path.basename(path)
+    remarks = []
+    if cmyk:
+        remarks.append(("H731", f"{whose} is CMYK: decoders do not agree on its colours"))
+    if turned:
+        remarks.append(
+            (
+                "H732",
+                f"{whose} is to be shown {turned} (EXIF orientation {facts.orientation}): "
+                "TensorFlow does not turn it",
+            )
+        )
+    if misnamed:
+        remarks.append(("H733", f"{whose} is {shown_format(found)}: it is recorded as what it is"))
+    return tuple(remarks)

@@ -1,0 +1,325 @@
+"""The output of a conversion: what exists there, the files next to the shards, and the rename that publishes all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from rekord import _core
+from rekord.conversion.plan import Job, Plan
+from rekord.conversion.shards import ShardDone
+from rekord.conversion.spill import PartDone
+from rekord.conversion.staging import Staging, exists, read_bytes, remove_tree, stagings
+from rekord.dataset.index import BLOCK_BYTES, CHUNK_RECORDS
+from rekord.dataset.manifest import (
+    CHECKSUM,
+    FOLDER,
+    FORMAT,
+    MANIFEST,
+    IndexChecksums,
+    Manifest,
+    Origin,
+    Shards,
+    SplitPart,
+    manifest_path,
+    read_manifest,
+    tagged,
+)
+from rekord.errors import DatasetError, RekordError, error
+from rekord.location import Location
+from rekord.sources.base import is_parted
+from rekord.storage.local import LOCAL, Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """Where a dataset is to appear, and what it is to be."""
+
+    out: str
+    plan: Plan
+    storage: Storage = LOCAL
+    fresh: bool = False
+    # Of rows that can be compared only by reading them all: their digest, as the manifest of the dataset has it.
+    rows_digest: Callable[[], str] | None = None
+
+
+def links_followed(aim: Aim) -> Aim:
+    """Where the place is a link it stays one: what it leads to is written, and staged beside that."""
+    parent, name = os.path.split(os.path.abspath(aim.out))
+    real = aim.storage.real(os.path.join(parent, name))
+    if real == os.path.join(aim.storage.real(parent), name):
+        return aim
+    return replace(aim, out=real)
+
+
+def look_at_out(aim: Aim, staging: Staging) -> Manifest | None:
+    """What is at the place already: nothing, the dataset itself, or a reason to stop."""
+    storage, out = aim.storage, aim.out
+    if not exists(storage, out):
+        return None
+    if storage.stat(out).kind != "folder":
+        raise _taken(out, "a file", "choose another place")
+    if not storage.list(out) or aim.fresh:
+        if not storage.list(out) or exists(storage, manifest_path(out)):
+            return None
+        raise _taken(out, "a folder that no rekord manifest describes", "choose another place")
+    if not exists(storage, manifest_path(out)):
+        raise _taken(out, "a folder with other files", "choose another place, or an empty folder")
+    manifest = read_manifest(out, storage)
+    if manifest.plan != aim.plan.id:
+        source = manifest.source.fingerprint if aim.rows_digest is None else aim.plan.source
+        theirs = {"options": manifest.options, "schema": manifest.schema, "format": manifest.format}
+        differs = aim.plan.differences({**theirs, "source": source})
+        many = len(differs) > 1 or differs[0].startswith("the files")
+        raise _taken(
+            out,
+            f"a dataset of another plan: {', '.join(differs)} {'differ' if many else 'differs'}",
+            "--fresh (fresh=True) to write it anew, or another place",
+        )
+    if aim.rows_digest is not None and aim.rows_digest() != manifest.source.fingerprint:
+        raise _taken(
+            out,
+            "a dataset with the same options from other rows",
+            "--fresh (fresh=True) to write it anew, or another place",
+        )
+    if exists(storage, staging.folder):
+        staging.remove()
+    clear_older(out, storage)
+    return manifest
+
+
+def _taken(out: str, found: str, do: str) -> RekordError:
+    return error(
+        "U618",
+        location=Location(path=out),
+        expected="nothing yet, or what the same command wrote",
+        found=found,
+        do=do,
+    )
+
+
+def look_at_stagings(aim: Aim, own: Staging) -> None:
+    """Unfinished conversions to the same place: put away when that is asked for, else a reason to stop."""
+    for other in stagings(aim.out, aim.storage):
+        if aim.fresh or (other.folder != own.folder and not other.has_finished_tasks()):
+            other.remove()  # as asked, or because there is nothing in it to go on from
+        elif other.folder != own.folder:
+            differs = aim.plan.differences(other.plan())
+            raise error(
+                "U619",
+                location=Location(path=aim.out),
+                expected="the same source, schema and options as the unfinished conversion had",
+                found=f"a difference in {', '.join(differs)}"[:120],
+                do="run it with what it had to continue, or with --fresh (fresh=True) to start over",
+            )
+    if aim.fresh and own.spills and exists(aim.storage, own.spills):
+        remove_tree(aim.storage, own.spills)
+
+
+REJECTS = "rejects.jsonl"
+REMARKS = "remarks.jsonl"
+
+
+Companions: TypeAlias = Callable[[Manifest], Mapping[str, bytes]]
+"""What the manifest says, in the files of other tools: contents by name."""
+
+
+def manifest_of(
+    job: Job,
+    plan: Plan,
+    parts: Sequence[PartDone],
+    shards: Mapping[str, Sequence[ShardDone]],
+    version: str,
+) -> Manifest:
+    """The manifest, from what the finished tasks say."""
+    return Manifest(
+        format=FORMAT,
+        rekord=version,
+        plan=plan.id,
+        schema=dict(plan.schema),
+        splits={name: split_part(job.template, job.compression, done) for name, done in shards.items()},
+        source=Origin(
+            kind=job.source.kind,
+            fingerprint=plan.source
+            if is_parted(job.source)
+            else rows_digest([part.digest for part in parts]),
+            rows=sum(part.rows for part in parts),
+            rejected=sum(part.rejected for part in parts),
+        ),
+        options=dict(plan.options),
+        companions=[],
+    )
+
+
+def rows_digest(digests: Sequence[str]) -> str:
+    """One digest for the rows of a source that has no files to look at."""
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def split_part(template: str, compression: str, done: Sequence[ShardDone]) -> SplitPart:
+    """A split, from what its finished shards say."""
+    records = sum(shard.records for shard in done)
+    framed = sum(shard.framed_bytes for shard in done)
+    classes: dict[str, dict[str, int]] = {}
+    for shard in done:
+        for column, counts in shard.classes.items():
+            sums = classes.setdefault(column, {})
+            for one, count in counts.items():
+                sums[one] = sums.get(one, 0) + count
+    return SplitPart(
+        template=template,
+        records=records,
+        payload_bytes=framed - records * _core.FRAMING_BYTES,
+        compression=compression,
+        block_records=max(1, round(records * BLOCK_BYTES / framed)) if framed else 1,
+        classes={
+            column: dict(sorted(counts.items(), key=lambda one: int(one[0])))
+            for column, counts in classes.items()
+        },
+        shards=Shards(
+            records=[shard.records for shard in done],
+            bytes=[shard.file_bytes for shard in done],
+            digest=[shard.digest for shard in done],
+            index=IndexChecksums(
+                checksum=CHECKSUM,
+                chunk_records=CHUNK_RECORDS,
+                values=[checksum for shard in done for checksum in shard.index],
+            ),
+        ),
+    )
+
+
+def write_companions(
+    staging: Staging,
+    manifest: Manifest,
+    parts: Sequence[PartDone],
+    shards: Mapping[str, Sequence[ShardDone]],
+    companions: Companions,
+) -> Manifest:
+    """Write everything that goes beside the shards, and the manifest last."""
+    storage = staging.storage
+    ours = os.path.join(staging.out, FOLDER)
+    for name, kind, count in (
+        (REJECTS, "rejects", sum(part.rejected for part in parts)),
+        (REMARKS, "remarks", sum(part.remarks for part in parts)),
+    ):
+        if count:
+            _concatenate(staging, parts, kind, os.path.join(ours, name))
+    blocks = os.path.join(ours, "blocks")
+    splits = {}
+    for name, done in shards.items():
+        listed = _block_list(done)
+        staging.write(os.path.join(blocks, f"{name}.arrow"), listed, sync=True)
+        digest = tagged(hashlib.sha256(listed).hexdigest())
+        splits[name] = msgspec.structs.replace(manifest.splits[name], blocks=digest)
+    manifest = msgspec.structs.replace(manifest, splits=splits)
+    files = companions(manifest)
+    for name, data in files.items():
+        staging.write(os.path.join(staging.out, name), data, sync=True)
+    manifest = msgspec.structs.replace(manifest, companions=sorted(files))
+    staging.write(os.path.join(staging.out, MANIFEST), manifest.to_json(), sync=True)
+    # A worker whose driver was killed may have begun a file after this run put such files away.
+    staging.put_away()
+    for folder in (os.path.join(ours, "index"), blocks, ours, staging.out):
+        storage.sync_folder(folder)
+    return manifest
+
+
+def _concatenate(staging: Staging, parts: Sequence[PartDone], kind: str, path: str) -> None:
+    temporary = staging.temporary(path)
+    file = staging.storage.create(temporary)
+    try:
+        for number, part in enumerate(parts):
+            if part.rejected if kind == "rejects" else part.remarks:
+                file.write(read_bytes(staging.storage, staging.map_path(number, kind)))
+        file.fsync()
+    finally:
+        file.close()
+    staging.storage.rename(temporary, path)
+
+
+def _block_list(shards: Sequence[ShardDone]) -> bytes:
+    lines = [(i, record, offset) for i, shard in enumerate(shards) for record, offset in shard.blocks]
+    table = pa.table(
+        {
+            "shard": pa.array([line[0] for line in lines], pa.uint32()),
+            "record": pa.array([line[1] for line in lines], pa.uint32()),
+            "offset": pa.array([line[2] for line in lines], pa.uint64()),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def show(staging: Staging, out: str) -> str | None:
+    """Make the dataset appear at `out`, in place of an older one; the folder that files of others were left in."""
+    storage = staging.storage
+    target = os.path.abspath(out)
+    parent = os.path.dirname(target)
+    aside = None
+    if exists(storage, target) and list(storage.list(target)):
+        aside = _aside(target) + secrets.token_hex(4)
+        storage.rename(target, aside)
+    try:
+        storage.rename(staging.out, target)
+    except RekordError:
+        if aside is not None:
+            storage.rename(aside, target)
+        raise
+    storage.sync_folder(parent)
+    staging.remove()
+    return clear_older(out, storage)
+
+
+def clear_older(out: str, storage: Storage) -> str | None:
+    """Remove older datasets that were put aside, by this run or by one that died before it could.
+
+    The folder of one in which files of others were left, if there is such a one.
+    """
+    target = os.path.abspath(out)
+    parent, prefix = os.path.dirname(target), os.path.basename(_aside(target))
+    left = None
+    for entry in storage.list(parent):
+        folder = os.path.join(parent, entry.name)
+        if not entry.name.startswith(prefix) or entry.kind != "folder":
+            continue
+        if exists(storage, manifest_path(folder)) or not list(storage.list(folder)):
+            left = remove_dataset(storage, folder) or left
+    return left
+
+
+def _aside(target: str) -> str:
+    """How the hidden names of older datasets begin."""
+    parent, name = os.path.split(target)
+    return os.path.join(parent, f".{name}.rekord-old-")
+
+
+def remove_dataset(storage: Storage, folder: str) -> str | None:
+    """Remove a dataset of ours: what its manifest lists. What is left is somebody's, and stays where it is."""
+    manifest = None
+    with suppress(DatasetError):
+        manifest = read_manifest(folder, storage)
+    if manifest is not None:
+        names = [name for split, part in manifest.splits.items() for name in part.names(split)]
+        ours = os.path.join(folder, FOLDER)
+        for path in [os.path.join(folder, name) for name in (*names, *manifest.companions)]:
+            if exists(storage, path):
+                storage.remove(path)
+        if exists(storage, ours):
+            remove_tree(storage, ours)
+        # Last: without it nobody would know what else is ours.
+        storage.remove(manifest_path(folder))
+    if list(storage.list(folder)):
+        return folder
+    storage.remove_folder(folder)
+    return None

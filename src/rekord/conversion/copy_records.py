@@ -1,0 +1,303 @@
+"""Records of existing shards on their way to a new one: whole frames, verified, as they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rekord import _core
+from rekord.codec.columns import column_to_arrow
+from rekord.codec.decode import assemble, new_batch
+from rekord.codec.plan import CodecPlan, compile_plan
+from rekord.conversion.plan import CutRule
+from rekord.dataset.index import CHUNK_RECORDS
+from rekord.dataset.order import Ids
+from rekord.dataset.readers.indexed import IndexedDecoder
+from rekord.dataset.samplers import Recipe
+from rekord.dataset.shard_index import ShardIndex, damage, rebuilt_index
+from rekord.dataset.shards import Shards
+from rekord.errors import RekordError
+from rekord.schema import Schema
+from rekord.storage.async_writer import LENT
+from rekord.storage.local import Readable
+from rekord.storage.router import ANYWHERE
+
+_POSITIONS = 1 << 16
+_WINDOW_BYTES = 2 << 20
+"""So much is read, verified, hashed and written at once."""
+_IDLE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records of some shards, in the order of a recipe."""
+
+    shards: Shards
+    recipe: Recipe
+
+    def __len__(self) -> int:
+        return self.recipe.size
+
+    @cached_property
+    def frames(self) -> Frames:
+        """Where they lie."""
+        return Frames(self.shards)
+
+    def pieces(self, begin: int, end: int) -> Iterator[tuple[Ids, Any]]:
+        """The numbers and the framed lengths of the records at positions `begin` to `end`, a part at a time."""
+        for at in range(begin, end, _POSITIONS):
+            positions = np.arange(at, min(at + _POSITIONS, end), dtype=np.int64)
+            ids = self.recipe.records(0, positions)
+            yield ids, self.frames.lengths(ids)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Positions of some records, from and up to but without."""
+
+    records: Records
+    begin: int
+    end: int
+
+    def pieces(self) -> Iterator[tuple[Ids, Any]]:
+        return self.records.pieces(self.begin, self.end)
+
+
+def cut_records(records: Records, rule: CutRule) -> list[Stretch]:
+    """The shards that records make, as a conversion would cut them."""
+    total = len(records)
+    if rule.shards is not None:
+        edges = [-(-m * total // rule.shards) for m in range(rule.shards + 1)]
+    else:
+        framed_bytes = sum(int(lengths.sum()) for _, lengths in records.pieces(0, total))
+        edges = _byte_edges(records, framed_bytes, rule.count(framed_bytes, total))
+    return [Stretch(records, begin, end) for begin, end in pairwise(edges)]
+
+
+def _byte_edges(records: Records, framed_bytes: int, shards: int) -> list[int]:
+    """Where shards begin: the record that starts at byte s of T goes to shard floor(s * N / T)."""
+    starts = np.array([-(-m * framed_bytes // shards) for m in range(1, shards)], np.int64)
+    edges = [0]
+    byte = position = 0
+    for _, lengths in records.pieces(0, len(records)):
+        begins = byte + np.cumsum(lengths) - lengths
+        byte += int(lengths.sum())
+        here = starts[len(edges) - 1 :]
+        here = here[: np.searchsorted(here, begins[-1], side="right")]
+        edges += (position + np.searchsorted(begins, here)).tolist()
+        position += len(lengths)
+    return [*edges, *[len(records)] * (shards + 1 - len(edges))]
+
+
+class Frames:
+    """Where the frames of some shards begin and end. Safe to share by threads."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._ends: dict[int, int] = {}
+
+    def index(self, shard: int) -> ShardIndex:
+        """The index of a shard."""
+        return self._shards.index(shard)
+
+    def lengths(self, ids: Ids) -> Any:
+        """Of the frames of these records, in bytes."""
+        shards, records = self._shards.locate(ids)
+        used = _different(shards)
+        if len(used) == 1:
+            begins, ends = self.extents(used[0], records)
+            return ends - begins
+        out = np.empty(len(ids), np.int64)
+        for shard in used:
+            mine = shards == shard
+            begins, ends = self.extents(shard, records[mine])
+            out[mine] = ends - begins
+        return out
+
+    def extents(self, shard: int, records: Ids) -> tuple[Any, Any]:
+        """Where the frames of some records of a shard begin and end, in its decompressed stream."""
+        index = self.index(shard)
+        has_last = bool((records == len(index) - 1).any())
+        return index.extents(records, self.end(shard) if has_last else 0)
+
+    def end(self, shard: int) -> int:
+        """Where the last frame of a shard ends."""
+        if shard not in self._ends:
+            index = self.index(shard)
+            end = index.stamp[0]
+            if index.is_front_only:
+                end = index.stream_bytes or rebuilt_index(self._shards.paths[shard]).stream_bytes or 0
+            elif index.compression != "none" and len(index):
+                last = int(self._shards.starts[shard + 1]) - 1
+                gathered = self._shards.gather(np.array([last], np.int64), _core.Pool(0))
+                end = int(index.begins(np.array([len(index) - 1]))[0]) + gathered.size_bytes
+            self._ends[shard] = end
+        return self._ends[shard]
+
+
+class Buffers:
+    """Memory to read into, one piece after another: each is used again when `LENT` more were asked for."""
+
+    def __init__(self) -> None:
+        self._buffers = [bytearray() for _ in range(LENT)]
+        self._turn = 0
+
+    def next(self, size_bytes: int) -> memoryview:
+        """So many bytes."""
+        self._turn = (self._turn + 1) % len(self._buffers)
+        if len(self._buffers[self._turn]) < size_bytes:
+            self._buffers[self._turn] = bytearray(max(size_bytes, _WINDOW_BYTES + (_WINDOW_BYTES >> 3)))
+        return memoryview(self._buffers[self._turn])[:size_bytes]
+
+
+class Copying:
+    """Copies records for one shard; a class for the files that it has open while it does."""
+
+    def __init__(self, records: Records, schema: Schema, index: Sequence[str], buffers: Buffers) -> None:
+        self._records = records
+        self._index = tuple(index)
+        self._plan: CodecPlan | None = compile_plan(schema, self._index) if index else None
+        self._pool = _core.Pool(_IDLE_BYTES)
+        self._buffers = buffers
+        self._at: tuple[int, ShardIndex] | None = None
+        self._open: tuple[int, Readable] | None = None
+
+    def __enter__(self) -> Copying:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if self._open is not None:
+            self._open[1].close()
+
+    def windows(self, stretch: Stretch) -> Iterator[tuple[memoryview, Any, pa.Table]]:
+        """Frames, with their lengths and their lines of the index; they are good until `LENT` more were given."""
+        for ids, lengths in stretch.pieces():
+            lines = self._lines(ids)
+            for begin, end in _windows(lengths):
+                frames = self._frames(ids[begin:end], lengths[begin:end])
+                if lines is None:
+                    yield frames, lengths[begin:end], self._decoded(ids[begin:end], frames)
+                else:
+                    yield frames, lengths[begin:end], lines.slice(begin, end - begin)
+
+    def _frames(self, ids: Ids, lengths: Any) -> memoryview:
+        shards = self._records.shards
+        shard, record = (int(one[0]) for one in shards.locate(ids[:1]))
+        in_a_row = int(ids[-1]) < int(shards.starts[shard + 1]) and (
+            self._records.recipe.is_file_order or bool((np.diff(ids) == 1).all())
+        )
+        size_bytes = int(lengths.sum())
+        index = self._index_of(shard)
+        if in_a_row and index.compression == "none":
+            frames = self._read(shard, int(index.begins(np.array([record]))[0]), size_bytes)
+        else:
+            gathered = shards.gather(ids, self._pool)
+            frames = memoryview(gathered.slab.view())[: gathered.size_bytes]
+        extents, consumed, _, problem = _core.scan(frames, 0, len(frames), len(frames))
+        if problem is not None or consumed != size_bytes or len(extents) != len(ids):
+            raise self._damage(int(ids[min(len(extents), len(ids) - 1)]))
+        return frames
+
+    def _index_of(self, shard: int) -> ShardIndex:
+        """The index of a shard, which is looked up once for all of its records that follow each other."""
+        if self._at is None or self._at[0] != shard:
+            self._at = shard, self._records.frames.index(shard)
+        return self._at[1]
+
+    def _read(self, shard: int, begin: int, size_bytes: int) -> memoryview:
+        """So many bytes of a shard, until `LENT` more calls."""
+        if self._open is None or self._open[0] != shard:
+            if self._open is not None:
+                self._open[1].close()
+            self._open = None
+            self._records.shards.check_unchanged(shard)
+            self._open = shard, ANYWHERE.open_read(self._records.shards.paths[shard])
+        view = self._buffers.next(size_bytes)
+        file = self._open[1]
+        file.seek(begin)
+        filled = 0
+        while filled < size_bytes and (count := file.readinto(view[filled:])):
+            filled += count
+        return view[:filled]
+
+    def _damage(self, number: int) -> RekordError:
+        """What is wrong with a record, as reading it says."""
+        shards = self._records.shards
+        shard, record = (int(one[0]) for one in shards.locate(np.array([number], np.int64)))
+        index = self._records.frames.index(shard)
+        begin = int(index.begins(np.array([record]))[0])
+        failure = damage(shards.paths[shard], record, begin, index.stamp)
+        failure.location = failure.location.within(path=shards.paths[shard])
+        return failure
+
+    def _lines(self, ids: Ids) -> pa.Table | None:
+        """The index columns of these records, from the index of their shards; None where that lacks one."""
+        if self._plan is None:
+            return pa.table({})
+        shards, records = self._records.shards.locate(ids)
+        used = _different(shards)
+        indexes = [self._records.frames.index(shard) for shard in used]
+        if not all(index.has_columns(self._index) for index in indexes):
+            return None
+        parts = []
+        for shard, index in zip(used, indexes, strict=True):
+            mine = records if len(used) == 1 else records[shards == shard]
+            parts.append(_rows(index, self._index, mine))
+        together = pa.concat_tables(parts, promote_options="permissive")
+        if len(used) > 1:
+            back = np.empty(len(ids), np.int64)
+            back[np.argsort(shards, kind="stable")] = np.arange(len(ids))
+            together = together.take(pa.array(back))
+        return together.rename_columns([f"index:{name}" for name in self._index])
+
+    def _decoded(self, ids: Ids, frames: memoryview) -> pa.Table:
+        """The index columns, from the records themselves: these are somebody's, and need not fit."""
+        assert self._plan is not None
+        slab = self._pool.slab(len(frames))
+        slab.view()[: len(frames)] = frames
+        batch = new_batch(self._plan, self._pool)
+        _, _, _, refused = batch.feed(slab, 0, len(frames), len(frames), len(ids))
+        columns = None
+        if refused is None:
+            with suppress(RekordError):
+                columns = assemble(self._plan, batch.take(), len(ids))
+        if columns is None:
+            # Once more, by somebody who can tell where a record lies.
+            columns = IndexedDecoder(self._records.shards, self._plan, self._pool).decode(ids)
+        return pa.table({f"index:{name}": column_to_arrow(column) for name, column in columns.items()})
+
+
+def _different(shards: Ids) -> list[int]:
+    """The numbers of the shards that occur, in order: they are few, so that counting beats `np.unique`."""
+    found: list[int] = np.flatnonzero(np.bincount(shards)).tolist()
+    return found
+
+
+def _rows(index: ShardIndex, names: Sequence[str], numbers: Ids) -> pa.Table:
+    """Some lines of an index; where they follow each other, without looking at each."""
+    chunks = numbers // CHUNK_RECORDS
+    used = _different(chunks)
+    table = pa.Table.from_batches([index.columns(number, names) for number in used])
+    # Their numbers in what was put together: a chunk is full, or it is the last.
+    places = np.searchsorted(np.array(used), chunks) * CHUNK_RECORDS + numbers % CHUNK_RECORDS
+    if bool((np.diff(places) == 1).all()):
+        return table.slice(int(places[0]), len(places))
+    return table.take(pa.array(places))
+
+
+def _windows(lengths: Any) -> Iterator[tuple[int, int]]:
+    """Records of about so many bytes together, one at the least."""
+    ends = np.cumsum(lengths)
+    at = 0
+    while at < len(lengths):
+        until = int(np.searchsorted(ends, ends[at] - lengths[at] + _WINDOW_BYTES, side="right"))
+        until = max(until, at + 1)
+        yield at, until
+        at = until

@@ -1,0 +1,391 @@
+"""A dataset made of what exists already: shards that stay as they are, records copied, records changed.
+
+Nothing is spilled: which record goes where is known before, from the indexes. Each shard is a task of its own, and
+what is finished is found again after a crash, as for a conversion. One rename shows it all.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from rekord import _core
+from rekord.codec.encode_columns import encoded_batches
+from rekord.codec.plan import compile_plan
+from rekord.conversion.commit import (
+    Aim,
+    Companions,
+    links_followed,
+    look_at_out,
+    look_at_stagings,
+    show,
+    split_part,
+    write_companions,
+)
+from rekord.conversion.copy_records import Buffers, Copying, Records, Stretch
+from rekord.conversion.driver import Watch
+from rekord.conversion.encode_rows import decoded_columns
+from rekord.conversion.engines.local import Workers
+from rekord.conversion.plan import Plan
+from rekord.conversion.progress import Tally
+from rekord.conversion.shards import ShardDone, ShardFile, finished_shard, index_place
+from rekord.conversion.staging import Lock, Staging, open_staging
+from rekord.dataset.compact_manifest import listed_shard
+from rekord.dataset.index import blocks_of, index_path
+from rekord.dataset.manifest import FORMAT, Manifest, Origin, SplitPart, shard_name
+from rekord.dataset.order import Ids
+from rekord.dataset.postprocess import Batch
+from rekord.dataset.readers.compressed import Unpacked
+from rekord.dataset.readers.indexed import IndexedDecoder
+from rekord.dataset.shard_index import shard_index, stamp_of
+from rekord.errors import DecodeError, RekordError, error
+from rekord.schema import Schema
+from rekord.storage.local import LOCAL, Storage
+from rekord.storage.remote import is_remote
+from rekord.storage.router import ANYWHERE
+
+Piece: TypeAlias = "tuple[Any, Any, pa.Table]"
+"""Frames, the lengths of them, and their lines of the index."""
+
+_CHANGED_RECORDS = 1024
+_COPY_BYTES = 4 << 20
+_PIECE_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """A shard that stays as it is: the new dataset has another name for the same file, or a copy of it."""
+
+    path: str
+    done: ShardDone
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Records that are copied without a look inside."""
+
+    stretch: Stretch
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Records that are decoded, changed by a function of columns, and encoded anew.
+
+    `function` may give fewer or more rows than it was given. `before` is the schema that they are decoded by.
+    """
+
+    stretch: Stretch
+    before: Schema
+    function: Callable[..., Batch]
+    numbered: bool = False  # the function is given the numbers of the records beside their columns
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """Records that are framed by a function of the stretch, the schema and the columns of the index."""
+
+    stretch: Stretch
+    function: Callable[[Stretch, Schema, tuple[str, ...]], Iterator[Piece]]
+
+
+NewShard: TypeAlias = "Linked | Copied | Changed | Framed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSplit:
+    """A split of the new dataset: its shards in order."""
+
+    shards: Sequence[NewShard]
+    template: str
+    compression: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remake:
+    """What is to be made, and where."""
+
+    out: str
+    splits: Mapping[str, NewSplit]
+    schema: Schema
+    index: tuple[str, ...]
+    plan: Plan  # its options name the verb and all that decides the bytes
+    version: str
+    companions: Companions
+    parent: str | None = None  # the digest of the manifest that it comes from
+    workers: int = 1
+    fresh: bool = False
+    storage: Storage = LOCAL
+    framed_bytes: int | None = None  # about how much will be written, for whoever watches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remade:
+    """How it ended."""
+
+    manifest: Manifest
+    linked: int  # shards
+    written: int
+    resumed_shards: int = 0
+    nothing_to_do: bool = False
+
+
+def kept_shard(records: Records, shard: int, part: SplitPart, index: Sequence[str]) -> NewShard:
+    """A whole shard of existing ones: linked where its index has all that the new one is to have, else copied."""
+    path, begin = records.shards.paths[shard], int(records.shards.starts[shard])
+    end = int(records.shards.starts[shard + 1])
+    listed = None if is_remote(path) else listed_shard(path)
+    checksums = None if listed is None or listed.expected is None else listed.expected.checksums
+    found = records.frames.index(shard)
+    if checksums is None or found.origin != "written" or not found.has_columns(index if end > begin else ()):
+        return Copied(Stretch(records, begin, end))
+    return Linked(
+        path,
+        ShardDone(
+            records=end - begin,
+            framed_bytes=records.frames.end(shard),
+            file_bytes=stamp_of(path)[0],
+            digest=part.shards.digest[shard],
+            index=list(checksums),
+            classes=found.classes,
+            blocks=blocks_of(found.offsets.astype(np.int64)),
+        ),
+    )
+
+
+def remake(wanted: Remake, watch: Watch | None = None) -> Remade:
+    """Make the dataset, or what is left to make of it."""
+    storage = wanted.storage
+    storage.make_folder(os.path.dirname(os.path.abspath(wanted.out)))
+    aim = links_followed(Aim(out=wanted.out, plan=wanted.plan, storage=storage, fresh=wanted.fresh))
+    with Lock(aim.out):
+        staging = open_staging(aim.out, aim.plan.id, storage, spills=None)
+        complete = look_at_out(aim, staging)
+        if complete is not None:
+            return Remade(manifest=complete, linked=0, written=0, nothing_to_do=True)
+        look_at_stagings(aim, staging)
+        staging.prepare(aim.plan.to_json())
+        try:
+            return _Run(wanted, staging, watch).run(aim.out)
+        except RekordError:
+            if not staging.has_finished_tasks():  # there is nothing in it to go on from
+                with suppress(RekordError):
+                    staging.remove()
+            raise
+
+
+def unpacked_bytes(wanted: Remake) -> int:
+    """About how much room is needed meanwhile, for what can only be read from its front."""
+    copied = [one for split in wanted.splits.values() for one in split.shards if not isinstance(one, Linked)]
+    found = {id(one.stretch.records.shards): one.stretch.records for one in copied}
+    return sum(
+        records.frames.end(shard)
+        for records in found.values()
+        if not records.shards.is_told
+        for shard, path in enumerate(records.shards.paths)
+        if shard_index(path).is_front_only
+    )
+
+
+class _Run:
+    def __init__(self, wanted: Remake, staging: Staging, watch: Watch | None) -> None:
+        self._wanted = wanted
+        self._staging = staging
+        self._watch = watch
+        self._tallies = threading.local()
+
+    def run(self, out: str) -> Remade:
+        wanted = self._wanted
+        if self._watch is not None:
+            self._watch.phase("write", self._staging, wanted.framed_bytes)
+        places = [
+            (name, number) for name, split in wanted.splits.items() for number in range(len(split.shards))
+        ]
+        done = {place: known for place in places if (known := self._finished(*place)) is not None}
+        resumed = len(done)
+        left = [place for place in places if place not in done]
+        calls = [(i, place) for i, place in enumerate(left)]
+        # Bytes are read, checked, hashed and written without Python's lock: threads will do. While one of them
+        # waits for the disk another one works.
+        with (
+            self._unpacking([wanted.splits[name].shards[number] for name, number in left]),
+            Workers(wanted.workers if wanted.workers == 1 else 2 * wanted.workers) as workers,
+        ):
+            for i, result in workers.run(None, self._shard, calls, threads=True):
+                if isinstance(result, Exception):
+                    raise result
+                done[left[i]] = result
+        shards = {
+            name: [done[name, i] for i in range(len(split.shards))] for name, split in wanted.splits.items()
+        }
+        manifest = write_companions(self._staging, self._manifest(shards), (), shards, wanted.companions)
+        show(self._staging, out)
+        linked = sum(isinstance(one, Linked) for split in wanted.splits.values() for one in split.shards)
+        return Remade(manifest=manifest, linked=linked, written=len(places) - linked, resumed_shards=resumed)
+
+    @contextmanager
+    def _unpacking(self, new: Sequence[NewShard]) -> Iterator[None]:
+        """Let the shards that records are copied from be read in any order."""
+        unpacked = Unpacked(self._staging.spills, self._wanted.storage)
+        read = {id(one.stretch.records.shards): one for one in new if not isinstance(one, Linked)}
+        with ExitStack() as stack:
+            for one in read.values():
+                stack.enter_context(one.stretch.records.shards.unpacking(unpacked))
+            try:
+                yield
+            except BaseException:
+                unpacked.remove()  # else they go with the staging folder
+                raise
+
+    def _manifest(self, shards: Mapping[str, Sequence[ShardDone]]) -> Manifest:
+        wanted = self._wanted
+        return Manifest(
+            format=FORMAT,
+            rekord=wanted.version,
+            plan=wanted.plan.id,
+            schema=dict(wanted.plan.schema),
+            splits={
+                name: split_part(wanted.splits[name].template, wanted.splits[name].compression, done)
+                for name, done in shards.items()
+            },
+            source=Origin(
+                kind="records",
+                fingerprint=wanted.plan.source,
+                rows=sum(one.records for done in shards.values() for one in done),
+                rejected=0,
+            ),
+            options=dict(wanted.plan.options),
+            companions=[],
+            parent=wanted.parent,
+        )
+
+    def _name(self, split: str, number: int) -> str:
+        new = self._wanted.splits[split]
+        return shard_name(new.template, split, number, len(new.shards))
+
+    def _finished(self, split: str, number: int) -> ShardDone | None:
+        path = self._staging.shard_done_path(split, number)
+        return finished_shard(self._staging, self._name(split, number), path)
+
+    def _shard(self, split: str, number: int) -> ShardDone:
+        new = self._wanted.splits[split]
+        shard, name = new.shards[number], self._name(split, number)
+        done_path = self._staging.shard_done_path(split, number)
+        if isinstance(shard, Linked):
+            return self._linked(shard, name, done_path)
+        tally = self._tally
+        lengths: list[Any] = [np.zeros(0, np.int64)]
+        tables: list[pa.Table] = []
+        with ShardFile(self._staging, name, new.compression) as file:
+            for frames, framed, lines in self._pieces(shard):
+                file.lend(frames)
+                tally.shard_bytes(len(frames))
+                lengths.append(framed)
+                tables.append(lines)
+            done = file.complete(
+                self._wanted.schema, self._wanted.index, np.concatenate(lengths), tables, done_path
+            )
+        tally.next()
+        return done
+
+    def _pieces(self, shard: Copied | Changed | Framed) -> Iterator[Piece]:
+        if isinstance(shard, Framed):
+            return shard.function(shard.stretch, self._wanted.schema, self._wanted.index)
+        return self._copied(shard) if isinstance(shard, Copied) else self._changed(shard)
+
+    def _copied(self, shard: Copied) -> Iterator[Piece]:
+        wanted, records = self._wanted, shard.stretch.records
+        with Copying(records, wanted.schema, wanted.index, self._buffers) as copying:
+            yield from copying.windows(shard.stretch)
+
+    def _changed(self, shard: Changed) -> Iterator[Piece]:
+        wanted = self._wanted
+        index = compile_plan(wanted.schema, wanted.index) if wanted.index else None
+        records = shard.stretch.records
+        plan = compile_plan(shard.before, None, strict=True)
+        decoder = IndexedDecoder(records.shards, plan, _core.Pool(0))
+        for ids, _ in shard.stretch.pieces():
+            for at in range(0, len(ids), _CHANGED_RECORDS):
+                numbers = ids[at : at + _CHANGED_RECORDS]
+                batch = _decoded(decoder, numbers, shard.before)
+                batch = shard.function(batch, numbers) if shard.numbered else shard.function(batch)
+                if not batch or not len(next(iter(batch.values()))):
+                    continue
+                for frames, rows, ends in encoded_batches(
+                    batch, wanted.schema, enough_bytes=_PIECE_BYTES
+                ).with_ends():
+                    lines = {} if index is None else decoded_columns(index, frames, rows)
+                    table = pa.table({f"index:{name}": column for name, column in lines.items()})
+                    yield frames, np.diff(ends, prepend=0), table
+
+    def _linked(self, shard: Linked, name: str, done_path: str) -> ShardDone:
+        self._another_name(shard.path, os.path.join(self._staging.out, name))
+        self._another_name(index_path(shard.path), index_place(self._staging, name))
+        self._staging.write_done(done_path, shard.done)
+        return shard.done
+
+    def _another_name(self, source: str, target: str) -> None:
+        """A link is complete at once; where there can be none the file is copied."""
+        staging = self._staging
+        if staging.size_of(target) >= 0:
+            staging.storage.remove(target)
+        if not staging.storage.link(source, target):
+            _copy_file(source, target, staging)
+
+    @property
+    def _buffers(self) -> Buffers:
+        """Of this thread: shard after shard is read into the same memory."""
+        buffers: Buffers | None = getattr(self._tallies, "buffers", None)
+        if buffers is None:
+            buffers = self._tallies.buffers = Buffers()
+        return buffers
+
+    @property
+    def _tally(self) -> Tally:
+        tally: Tally | None = getattr(self._tallies, "own", None)
+        if tally is None:
+            watched = self._watch is not None and self._wanted.storage is LOCAL
+            tally = Tally(self._staging.folder if watched else None)
+            self._tallies.own = tally
+        return tally
+
+
+def _decoded(decoder: IndexedDecoder, numbers: Ids, schema: Schema) -> Batch:
+    """Some records that are to be encoded anew: a key that the schema does not name would be lost."""
+    try:
+        return decoder.decode(numbers)
+    except DecodeError as failure:
+        if failure.code != "D408":
+            raise
+        columns = ",".join(schema)
+        raise error(
+            "X572",
+            location=failure.location,
+            expected="records of the columns that the schema names",
+            found=failure.found,
+            do=f"rekord rewrite IN NEW --keep {columns if len(columns) <= 60 else 'COLUMNS'}, and do this with NEW",
+        ) from failure
+
+
+def _copy_file(source: str, target: str, staging: Staging) -> None:
+    temporary = staging.temporary(target)
+    file = staging.storage.create(temporary)
+    try:
+        with ANYWHERE.open_read(source) as old:
+            buffer = memoryview(bytearray(_COPY_BYTES))
+            while count := old.readinto(buffer):
+                file.write(buffer[:count])
+        file.fsync()
+    except BaseException:
+        with suppress(RekordError):
+            staging.storage.remove(temporary)
+        raise
+    finally:
+        file.close()
+    staging.storage.rename(temporary, target)

@@ -1,0 +1,1 @@
+"""Where the tasks of a conversion run."""

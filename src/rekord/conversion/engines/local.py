@@ -1,0 +1,276 @@
+"""Tasks on the cores of this machine: on threads of this process, and in worker processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from importlib import import_module
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from rekord.errors import RekordError, error
+
+_Result = TypeVar("_Result")
+
+_MOST_LOSSES = 3
+"""How often workers may die before the cause is taken to be the task and not the weather."""
+
+
+def available_workers() -> int:
+    """The cores that this process may use: its affinity, and the quota of its control group."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:
+        cores = os.cpu_count() or 1
+    with suppress(OSError, ValueError), open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+        quota, period = file.read().split()
+        if quota != "max":
+            cores = min(cores, max(1, int(quota) // int(period)))
+    return cores
+
+
+class Workers:
+    """Runs calls of one function; a class for the lifetime of the other processes."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._pool: Any = None
+        self._turns: Turns | None = None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, kind: Any, failure: Any, trace: Any) -> None:
+        # Threads end here, not when somebody lets go of the generator below: that may be a finalizer.
+        if self._turns is not None:
+            self._turns.stop()
+        # Nobody waits for their results any more: they need not be asked, nor waited for while they start.
+        self._forget()
+
+    def run(
+        self,
+        function: Callable[..., _Result] | None,
+        inline: Callable[..., _Result],
+        calls: Sequence[Call],
+        *,
+        threads: bool = False,
+        patient: bool = False,
+    ) -> Iterator[tuple[int, _Result | Exception]]:
+        """The result of each call, or what it raised, as they come; stop asking, and no further call is begun.
+
+        `function` runs in other processes, `inline` in this one; both take the arguments of a call. With `threads`
+        several run in this one at once. If `patient`, no process is started unless there is enough to do for it.
+        """
+        turns = self._turns = Turns(calls)
+        others = min(self.count, len(calls)) - 1
+        losses = 0
+        try:
+            if threads:
+                turns.start_threads(others, inline)
+            while turns.left:
+                if others > 0 and function is not None and (not patient or self._pool or turns.is_long()):
+                    turns.hire(self._executor(), self.count - 1, function)
+                call = turns.next_call()
+                if call is not None:
+                    yield call[0], _tried(inline, call)
+                    turns.finished()
+                lost = False
+                for theirs, result, current in turns.results(wait=call is None):
+                    if isinstance(result, BaseException) and is_loss(result):
+                        turns.put_back(theirs)
+                        lost = lost or current
+                        continue
+                    if isinstance(result, BaseException) and not isinstance(result, Exception):
+                        raise result
+                    yield theirs[0], result
+                if lost:
+                    # One dead worker takes the pool with it, and every call that was in it.
+                    losses += 1
+                    self._forget()
+                    turns.dismiss()
+                    if losses > _MOST_LOSSES:
+                        raise _keep_dying(losses)
+        finally:
+            turns.stop()
+
+    def _executor(self) -> Any:
+        if self._pool is None:
+            from loky import ProcessPoolExecutor
+
+            self._pool = ProcessPoolExecutor(
+                self.count - 1, timeout=None, initializer=_begin_worker, initargs=(os.getpid(),)
+            )
+        return self._pool
+
+    def _forget(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=True, kill_workers=True)
+
+
+def _keep_dying(losses: int) -> RekordError:
+    return error(
+        "X517",
+        expected="workers that live until their task is done",
+        found=f"workers that died {losses} times",
+        likely="the machine is short of memory, and the system ends the largest processes",
+        do="run the same command again with fewer --workers: it continues where it stopped",
+    )
+
+
+def _tried(inline: Callable[..., _Result], call: Call) -> _Result | Exception:
+    try:
+        return inline(*call[1])
+    except Exception as failure:
+        return failure
+
+
+def _begin_worker(parent: int) -> None:
+    """Ctrl-C is for the parent to act on; a worker whose parent is gone has nobody to work for."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+Call = tuple[int, tuple[Any, ...]]
+
+PATIENCE_SECONDS = 0.3
+"""How long the caller is at work alone before it is asked whether processes would pay."""
+
+WORTH_SECONDS = 1.5
+"""So much work must be left for processes to be started: each takes about half a second until it is of use."""
+
+_LAST_SECONDS = 10.0  # for threads to finish what they are doing
+
+
+class Turns:
+    """The calls of one run, and what came of them."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._waiting = deque(calls)
+        self._lock = threading.Lock()
+        self._done: SimpleQueue[tuple[Call, Any, Any]] = SimpleQueue()  # with the pool that it came from
+        self._pool: Any = None
+        self._threads: list[threading.Thread] = []
+        self._stopped = False
+        self._began = time.monotonic()
+        self._calls = len(calls)
+        self.left = len(calls)  # whose results were not handed out
+
+    def start_threads(self, count: int, inline: Callable[..., Any]) -> None:
+        """Let so many threads take part."""
+        for number in range(count):
+            thread = threading.Thread(
+                target=self._work, args=(inline,), name=f"rekord-write-{number}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def is_long(self) -> bool:
+        """Whether enough is left to do for processes to pay, by how fast it went so far."""
+        seconds = time.monotonic() - self._began
+        if seconds < PATIENCE_SECONDS:
+            return False
+        finished = self._calls - self.left
+        return finished == 0 or seconds / finished * self.left > WORTH_SECONDS
+
+    def hire(self, pool: Any, count: int, function: Callable[..., Any]) -> None:
+        """Let the processes of a pool take part."""
+        if pool is self._pool:
+            return
+        self._pool = pool
+        for _ in range(count):
+            with suppress(Exception):  # a pool that is broken already says so at the next call
+                pool.submit(_get_ready).add_done_callback(lambda _: self._give(pool, function))
+
+    def dismiss(self) -> None:
+        """Forget the processes: they are dead."""
+        with self._lock:
+            self._pool = None
+
+    def stop(self) -> None:
+        """No further call is begun; what threads are doing is waited for."""
+        with self._lock:
+            self._stopped = True
+            self._waiting.clear()
+        for thread in self._threads:
+            thread.join(_LAST_SECONDS)
+
+    def next_call(self) -> Call | None:
+        """A call for whoever asks."""
+        with self._lock:
+            return self._waiting.popleft() if self._waiting else None
+
+    def finished(self) -> None:
+        """The caller's own thread is done with its call."""
+        self.left -= 1
+
+    def put_back(self, call: Call) -> None:
+        """A call that was lost with its process."""
+        with self._lock:
+            self.left += 1
+            self._waiting.appendleft(call)
+
+    def results(self, *, wait: bool) -> Iterator[tuple[Call, Any, bool]]:
+        """What others have finished; with `wait` there is nothing else to do for a while.
+
+        False beside what comes from processes that were dismissed: all calls of a dead pool fail, one by one.
+        """
+        while self.left:
+            try:
+                call, result, pool = self._done.get(timeout=0.5) if wait else self._done.get_nowait()
+            except Empty:
+                return
+            wait = False
+            self.left -= 1
+            yield call, result, pool is None or pool is self._pool
+
+    def _work(self, inline: Callable[..., Any]) -> None:
+        while (call := self.next_call()) is not None:
+            try:
+                result: Any = inline(*call[1])
+            except BaseException as failure:
+                result = failure
+            self._done.put((call, result, None))
+
+    def _give(self, pool: Any, function: Callable[..., Any]) -> None:
+        """Give a process its next call. Runs on a thread of the pool, when the call before is done."""
+        with self._lock:
+            if self._stopped or pool is not self._pool or not self._waiting:
+                return
+            call = self._waiting.popleft()
+        try:
+            future = pool.submit(function, *call[1])
+        except Exception as failure:
+            self._done.put((call, failure, pool))
+            return
+        future.add_done_callback(lambda done: self._take(pool, function, call, done))
+
+    def _take(self, pool: Any, function: Callable[..., Any], call: Call, done: Future[Any]) -> None:
+        failure = done.exception()
+        self._done.put((call, done.result() if failure is None else failure, pool))
+        if failure is None or not is_loss(failure):
+            self._give(pool, function)
+
+
+def is_loss(failure: BaseException) -> bool:
+    """Whether a call was lost with its process, and did not fail by itself."""
+    from loky.process_executor import BrokenProcessPool
+
+    return isinstance(failure, BrokenProcessPool)
+
+
+def _get_ready() -> None:
+    """Load in a process what its calls will need."""
+    import_module("rekord.conversion.tasks")

@@ -1,0 +1,218 @@
+"""What a conversion will do: one frozen value that every task is given, and the digest that names it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+
+from rekord.conversion.splits import SplitRule
+from rekord.dataset.manifest import shard_name
+from rekord.layouts.base import Layout, Verify
+from rekord.schema import Schema
+from rekord.sources.base import Facts, Source
+
+FORMAT = 2
+"""Of the plan and the manifest; another number means other bytes."""
+
+_DEEPEST = 6  # how far the values that a function carries are followed
+
+_PLAIN = frozenset((str, bytes, int, float, complex, bool, type(None)))
+
+OnBadRow: TypeAlias = Literal["stop", "reject"]
+RowFunction: TypeAlias = (
+    "Callable[[Mapping[str, Any]], Mapping[str, Any] | Iterable[Mapping[str, Any]] | None]"
+)
+"""The user's: a row becomes another one, several, or (None) none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutRule:
+    """How many shards a split has: as many as `shard_bytes` of frames make, or `shards`."""
+
+    shard_bytes: int = 128_000_000
+    shards: int | None = None
+
+    def count(self, framed_bytes: int, records: int) -> int:
+        """The number of shards for a split."""
+        if self.shards is not None:
+            return self.shards
+        # No more shards than records: a shard without any would only be in the way.
+        return max(1, min(-(-framed_bytes // self.shard_bytes), records))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A conversion. It is pickled once for every worker, and nothing in it changes."""
+
+    source: Source
+    layout: Layout
+    splits: SplitRule
+    cut: CutRule
+    template: str  # of shard names: {split}, {shard:05d}, {shards:05d}
+    function: RowFunction | None = None
+    inferred: bool = False  # the schema is that of the source's rows, before the function
+    key: str | None = None
+    index: tuple[str, ...] = ()
+    select: tuple[str, ...] | None = None  # the columns of the source that the layout wants; None: all
+    shuffle: bool = False
+    seed: int = 0
+    compression: str = "none"
+    verify: Verify = "full"
+    on_bad_row: OnBadRow = "stop"
+    max_rejects: float = 0.01
+    format: str | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.layout.schema
+
+    def shard_name(self, split: str, shard: int, shards: int) -> str:
+        return shard_name(self.template, split, shard, shards)
+
+    def options(self) -> dict[str, Any]:
+        """What was asked for, as the manifest holds it.
+
+        What is to be done about bad rows is not among it: it decides whether there is a dataset, not what is in it.
+        """
+        return {
+            "source": {"kind": self.source.kind, **self.source.options()},
+            "layout": {"name": self.layout.name, **self.layout.options()},
+            "map": None if self.function is None else function_digest(self.function),
+            "split": self.splits.options(),
+            "key": self.key,
+            "index": list(self.index),
+            "shard_bytes": None if self.cut.shards is not None else self.cut.shard_bytes,
+            "shards": self.cut.shards,
+            "template": self.template,
+            "compression": self.compression,
+            "shuffle": self.shuffle,
+            "seed": self.seed,
+            "verify": self.verify,
+            "format": self.format,
+        }
+
+
+def fingerprint(facts: Facts) -> str:
+    """One digest for all files of a source, as they are now."""
+    digest = hashlib.sha256()
+    for file in facts.files:
+        digest.update(f"{file.path}\0{file.size_bytes}\0{file.mtime_ns}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What identifies a conversion: the same plan makes the same bytes."""
+
+    options: Mapping[str, Any]
+    schema: Mapping[str, Any]
+    source: str  # the fingerprint of its files
+
+    @property
+    def id(self) -> str:
+        return hashlib.sha256(self.to_json()).hexdigest()
+
+    def to_json(self) -> bytes:
+        document = {"format": FORMAT, "options": self.options, "schema": self.schema, "source": self.source}
+        return msgspec.json.encode(document, order="sorted")
+
+    def differences(self, other: Mapping[str, Any]) -> list[str]:
+        """What another plan's document says differently, in a few words each."""
+        found = []
+        if other.get("source") != self.source:
+            found.append("the files of the source")
+        if other.get("schema") != msgspec.json.decode(msgspec.json.encode(self.schema)):
+            found.append("the schema")
+        theirs = other.get("options")
+        ours = msgspec.json.decode(msgspec.json.encode(self.options))
+        if isinstance(theirs, dict):
+            found += [f"`{name}`" for name in ours if ours[name] != theirs.get(name)]
+        if other.get("format") != FORMAT:
+            found.append("the version of the format")
+        return found or ["something"]
+
+
+def plan_of(job: Job, facts: Facts) -> Plan:
+    """The plan of a job, from what its source is now."""
+    # What a schema was inferred from is no part of it: other rows of the same kind have the same one.
+    schema = {name: value for name, value in job.schema.to_dict().items() if name != "evidence"}
+    return Plan(options=job.options(), schema=schema, source=fingerprint(facts))
+
+
+def function_digest(function: Callable[..., Any]) -> str:
+    """What a function does, as far as its text and the values that it carries say.
+
+    Of one that was imported, the text is that of its whole file: what it calls there may have changed too. A script
+    may change around the functions that it defines itself: the call that asks for this is among what changes.
+    """
+    digest = hashlib.sha256()
+    name = inspect.unwrap(function).__module__ if isinstance(function, FunctionType) else "__main__"
+    file = None if name == "__main__" else _source(sys.modules.get(name))
+    for text in (*_told(function, 0), file or ""):
+        digest.update(f"{len(text)}:{text}".encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()[:16]
+
+
+def _told(value: Any, depth: int) -> Iterator[str]:
+    """A value in words that are the same in every run: no addresses, and no order of a set."""
+    if isinstance(value, CodeType):
+        yield value.co_code.hex()
+        # Numbers and names are not in the code itself: `x * 2` and `x * 3` differ only here.
+        yield from _told((value.co_names, value.co_consts), depth)
+        return
+    yield type(value).__qualname__
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, (set, frozenset)):
+        yield from sorted(["\0".join(_told(one, depth + 1)) for one in value])
+    elif isinstance(value, (list, tuple, dict)):
+        yield str(len(value))
+        members = [*value, *value.values()] if isinstance(value, dict) else value
+        if _PLAIN.issuperset(map(type, members)):
+            yield repr(value)  # at once: it may be a long list
+            return
+        for one in members:
+            yield from _told(one, depth + 1)
+    elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        # Its repr leaves out the middle.
+        yield f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    elif isinstance(value, partial):
+        yield from _told((value.func, value.args, value.keywords), depth + 1)
+    elif isinstance(value, MethodType):
+        yield from _told((value.__func__, value.__self__), depth + 1)
+    elif isinstance(value, FunctionType):
+        yield from _told_function(value, depth)
+    elif " at 0x" not in (text := repr(value)):
+        yield text
+    elif not isinstance(value, (type, ModuleType)):
+        # An object that says nothing of itself: what it is made of, and what its class does.
+        yield from _told((_source(type(value)), getattr(value, "__dict__", None)), depth + 1)
+
+
+def _told_function(function: FunctionType, depth: int) -> Iterator[str]:
+    inner = inspect.unwrap(function)
+    source = _source(inner)
+    yield from _told(inner.__code__ if source is None else source, depth)
+    cells = []
+    for cell in inner.__closure__ or ():
+        with suppress(ValueError):  # one that is empty yet
+            cells.append(cell.cell_contents)
+    carried = [one for one in cells if one is not function and one is not inner]
+    yield from _told((inner.__defaults__, inner.__kwdefaults__, carried), depth + 1)
+
+
+def _source(thing: Any) -> str | None:
+    try:
+        return inspect.getsource(thing)
+    except (OSError, TypeError):
+        return None

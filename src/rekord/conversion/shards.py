@@ -1,0 +1,287 @@
+"""Which records each shard of a split gets, and the file that they are written to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from rekord.conversion.plan import CutRule
+from rekord.conversion.progress import LARGE_BYTES, give_back
+from rekord.conversion.spill import RUN_BYTES, PartDone
+from rekord.conversion.splits import HASH_BITS
+from rekord.conversion.staging import Staging
+from rekord.dataset.index import index_file
+from rekord.dataset.manifest import FOLDER, Count, tagged
+from rekord.errors import RekordError
+from rekord.framing.deflate import frame_sink
+from rekord.schema import Schema
+from rekord.storage.async_writer import Output
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Rows that follow each other in the index of a part."""
+
+    part: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """A stretch of a split's output."""
+
+    start_byte: int
+    start_record: int
+    framed_bytes: int
+    records: int
+    slices: tuple[Slice, ...] = ()  # unshuffled: the one that it is
+    keys: tuple[int, int] | None = None  # shuffled: from, and up to but without
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """One file that is to be written."""
+
+    split: str
+    number: int
+    shards: int
+    begin: int  # the first byte or record that is its own
+    end: int
+    by_records: bool
+    buckets: tuple[Bucket, ...]  # those that hold rows of it
+    segments: tuple[Slice, ...]  # shuffled: where the rows of the split lie
+
+    def within(self, bucket: Bucket, lengths: Any) -> tuple[int, int]:
+        """Which rows of a bucket are this shard's, given the lengths of their frames."""
+        if self.by_records:
+            starts = bucket.start_record + np.arange(len(lengths))
+        else:
+            starts = bucket.start_byte + np.cumsum(lengths) - lengths
+        first, last = np.searchsorted(starts, [self.begin, self.end])
+        return int(first), int(last)
+
+
+def cut_split(
+    name: str,
+    number: int,
+    parts: Sequence[PartDone],
+    rule: CutRule,
+    *,
+    shuffled: bool,
+    index_of: Callable[[int], pa.Table],
+) -> list[Shard]:
+    """The shards of one split."""
+    segments = [
+        (Slice(part, segment.first, segment.count), segment.framed_bytes)
+        for part, done in enumerate(parts)
+        for segment in done.segments
+        if segment.split == number
+    ]
+    framed_bytes = sum(n_bytes for _, n_bytes in segments)
+    records = sum(piece.count for piece, _ in segments)
+    if shuffled:
+        buckets = _key_buckets([piece for piece, _ in segments], framed_bytes, index_of)
+    else:
+        buckets = _segment_buckets(segments)
+    shards = rule.count(framed_bytes, records)
+    by_records = rule.shards is not None
+    whole = records if by_records else framed_bytes
+    edges = [-(-m * whole // shards) for m in range(shards + 1)]
+    everywhere = tuple([piece for piece, _ in segments]) if shuffled else ()  # one for all: both may be many
+    starts = np.array([bucket.start_record if by_records else bucket.start_byte for bucket in buckets])
+    ends = starts + np.array([bucket.records if by_records else bucket.framed_bytes for bucket in buckets])
+    out = []
+    for m in range(shards):
+        out.append(
+            Shard(
+                split=name,
+                number=m,
+                shards=shards,
+                begin=edges[m],
+                end=edges[m + 1],
+                by_records=by_records,
+                buckets=_overlapping(buckets, starts, ends, edges[m], edges[m + 1]),
+                segments=everywhere,
+            )
+        )
+    return out
+
+
+def _overlapping(
+    buckets: Sequence[Bucket], starts: Any, ends: Any, begin: int, end: int
+) -> tuple[Bucket, ...]:
+    first = int(np.searchsorted(ends, begin, side="right"))
+    last = int(np.searchsorted(starts, end))
+    return tuple([bucket for bucket in buckets[first:last] if bucket.records])
+
+
+def _segment_buckets(segments: Sequence[tuple[Slice, int]]) -> list[Bucket]:
+    buckets = []
+    start_byte = start_record = 0
+    for piece, framed_bytes in segments:
+        buckets.append(
+            Bucket(
+                start_byte=start_byte,
+                start_record=start_record,
+                framed_bytes=framed_bytes,
+                records=piece.count,
+                slices=(piece,),
+            )
+        )
+        start_byte += framed_bytes
+        start_record += piece.count
+    return buckets
+
+
+def _key_buckets(
+    segments: Sequence[Slice], framed_bytes: int, index_of: Callable[[int], pa.Table]
+) -> list[Bucket]:
+    bits = max(0, (framed_bytes // RUN_BYTES).bit_length())
+    edges = [i << (HASH_BITS - bits) for i in range(1 << bits)] + [1 << HASH_BITS]
+    inner = np.array(edges[1:-1], np.uint64)
+    bucket_bytes = np.zeros(len(edges) - 1, np.int64)
+    bucket_records = np.zeros(len(edges) - 1, np.int64)
+    for piece in segments:
+        table = index_of(piece.part).slice(piece.first, piece.count)
+        cuts = np.concatenate([[0], np.searchsorted(table["key"].to_numpy(), inner), [piece.count]])
+        so_far = np.concatenate([[0], np.cumsum(table["length"].to_numpy())])
+        bucket_records += np.diff(cuts)
+        bucket_bytes += np.diff(so_far[cuts])
+    starts = np.cumsum(bucket_bytes) - bucket_bytes
+    records = np.cumsum(bucket_records) - bucket_records
+    return [
+        Bucket(
+            start_byte=int(starts[i]),
+            start_record=int(records[i]),
+            framed_bytes=int(bucket_bytes[i]),
+            records=int(bucket_records[i]),
+            keys=(edges[i], edges[i + 1]),
+        )
+        for i in range(len(edges) - 1)
+    ]
+
+
+def slices_of(bucket: Bucket, segments: Sequence[Slice], index_of: Callable[[int], pa.Table]) -> list[Slice]:
+    """Where the rows of a bucket lie."""
+    if bucket.keys is None:
+        return list(bucket.slices)
+    low, high = bucket.keys
+    found = []
+    for piece in segments:
+        keys = index_of(piece.part).slice(piece.first, piece.count)["key"].to_numpy()
+        first = int(np.searchsorted(keys, np.uint64(low)))
+        last = piece.count if high > np.iinfo(np.uint64).max else int(np.searchsorted(keys, np.uint64(high)))
+        if last > first:
+            found.append(Slice(piece.part, piece.first + first, last - first))
+    return found
+
+
+class ShardDone(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a shard when it is finished."""
+
+    records: Count
+    framed_bytes: Count
+    file_bytes: Count
+    digest: str  # algorithm:hex
+    index: list[Count]  # the checksums of the index
+    classes: dict[str, dict[str, Count]]  # of each Label column: records by class id
+    blocks: list[
+        tuple[Count, Count]
+    ]  # [record, offset] of some records, for readers that begin in the middle
+
+
+class ShardFile:
+    """One shard, in a `with` block: without `complete` nothing is left of it."""
+
+    def __init__(self, staging: Staging, name: str, compression: str) -> None:
+        self._staging = staging
+        self._name = name
+        self._path = os.path.join(staging.out, name)
+        self._temporary = staging.temporary(self._path)
+        self._file = staging.storage.create(self._temporary)
+        self._output = Output(self._file, hashed=True)
+        self._sink = frame_sink(compression, self._output.write)
+        self._is_plain = compression == "none"
+        self._complete = False
+
+    def __enter__(self) -> ShardFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._output.__exit__(kind, failure, trace)
+        self._file.close()
+        if not self._complete:
+            # What is half done is of no use to anybody, and the disk may be full of it.
+            with suppress(RekordError):
+                self._staging.storage.remove(self._temporary)
+
+    def write(self, frames: Buffer) -> None:
+        """Whole frames, in any pieces; they may be used again after that."""
+        self._sink.write(frames)
+
+    def lend(self, frames: Buffer) -> None:
+        """Whole frames that stay as they are until `LENT` more were lent: they are not copied once more."""
+        if self._is_plain:
+            self._output.lend(frames)
+        else:
+            self._sink.write(frames)
+
+    def complete(
+        self, schema: Schema, index: Sequence[str], lengths: Any, tables: Sequence[pa.Table], done_path: str
+    ) -> ShardDone:
+        """Put the file in its place, with its index; `lengths` are those of its frames.
+
+        `tables` have a column `index:<name>` for each column of the index, and a line for each record.
+        """
+        self._sink.finish()
+        self._output.finish()
+        self._file.fsync()
+        offsets = np.cumsum(lengths) - lengths
+        digest = tagged(self._output.sha256())
+        made = index_file(schema, index, offsets, tables, self._sink.flush_points, digest)
+        staging = self._staging
+        staging.storage.rename(self._temporary, self._path)
+        self._complete = True
+        staging.write(index_place(staging, self._name), made.data, sync=True)
+        done = ShardDone(
+            records=len(lengths),
+            framed_bytes=int(lengths.sum()),
+            file_bytes=self._output.n_bytes,
+            digest=digest,
+            index=made.checksums,
+            classes=made.classes,
+            blocks=made.blocks,
+        )
+        staging.write_done(done_path, done)
+        if done.file_bytes >= LARGE_BYTES:
+            give_back()
+        return done
+
+
+def index_place(staging: Staging, name: str) -> str:
+    """Where the index of a shard is written."""
+    return os.path.join(staging.out, FOLDER, "index", f"{name}.arrow")
+
+
+def finished_shard(staging: Staging, name: str, done_path: str) -> ShardDone | None:
+    """What an earlier run says of a shard that it finished, where the shard and its index are there."""
+    done = staging.read_done(done_path, ShardDone)
+    if done is None:
+        return None
+    whole = staging.size_of(os.path.join(staging.out, name)) == done.file_bytes
+    return done if whole and staging.size_of(index_place(staging, name)) > 0 else None

@@ -1,0 +1,392 @@
+"""Spills: the encoded rows of a part on disk, sorted in runs, with an index of where each row is."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rekord import _core
+from rekord.conversion.splits import Hashes
+from rekord.conversion.staging import Staging
+from rekord.errors import RekordError
+from rekord.storage.local import Writable
+
+HOLE_BYTES = 16 << 10
+"""From here on writing a file's bytes to a spill costs more than opening the file a second time."""
+
+_SEARCHED_BYTES = 4096  # of a frame: what comes before an image is short
+
+
+class Passed(NamedTuple):
+    """The bytes of a file that are stored as they are."""
+
+    path: str
+    data: bytes
+
+
+def cut_out(encoded: Encoded, passed: Sequence[Passed | None]) -> None:
+    """Leave out of the frames what lies in these files; a frame where it cannot be found stays whole."""
+    frames = memoryview(encoded.frames).cast("B")
+    at = np.zeros(encoded.rows, np.int64)
+    n_bytes = np.zeros(encoded.rows, np.int64)
+    paths: list[str | None] = [None] * encoded.rows
+    kept: list[memoryview] = []
+    begin = 0
+    for row, (one, length) in enumerate(zip(passed, encoded.lengths.tolist(), strict=True)):
+        frame = frames[begin : begin + length]
+        begin += length
+        found = -1 if one is None else _place_of(one.data, frame)
+        if one is None or found < 0:
+            kept.append(frame)
+            continue
+        at[row], n_bytes[row], paths[row] = found, len(one.data), one.path
+        kept += [frame[:found], frame[found + len(one.data) :]]
+    encoded.frames = b"".join(kept)
+    encoded.holes = Holes(at, n_bytes, paths)
+
+
+def _place_of(data: bytes, frame: memoryview) -> int:
+    """Where in a frame these bytes are; -1 where they are not."""
+    found = bytes(frame[:_SEARCHED_BYTES]).find(data[:64])
+    if found < 0 or found + len(data) > len(frame):
+        return -1
+    # Checksums are the cheapest way to compare; the frame's own will be verified when the hole is filled.
+    inside = frame[found : found + len(data)]
+    return found if _core.crc32c(inside) == _core.crc32c(data) else -1
+
+
+def fill_hole(path: bytes, hole: memoryview) -> bool:
+    """Read the bytes of a file that a frame left out; False where there are not so many any more."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            filled = 0
+            while filled < len(hole):
+                count = os.readv(descriptor, [hole[filled:]])
+                if not count:
+                    return False
+                filled += count
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+RUN_BYTES = 32 << 20
+"""How many bytes of frames make a run: what is sorted in memory at once, and gathered at once."""
+
+_WRITE_BYTES = 4 << 20
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False)
+class Holes:
+    """What frames leave out because it lies in a file already: at most one stretch each, read again in the end."""
+
+    at: Ints  # where in the frame
+    n_bytes: Ints  # how much; 0 where nothing is left out
+    paths: list[str | None]
+
+    def taken(self, order: Ints) -> Holes:
+        return Holes(self.at[order], self.n_bytes[order], [self.paths[i] for i in order.tolist()])
+
+
+def joined_holes(holes: list[Holes | None], rows: list[int]) -> Holes | None:
+    """The holes of rows that came in several pieces."""
+    if not any(holes):
+        return None
+    all_of = [
+        Holes(np.zeros(count, np.int64), np.zeros(count, np.int64), [None] * count) if one is None else one
+        for one, count in zip(holes, rows, strict=True)
+    ]
+    return Holes(
+        np.concatenate([one.at for one in all_of]),
+        np.concatenate([one.n_bytes for one in all_of]),
+        [path for one in all_of for path in one.paths],
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Encoded:
+    """Rows as frames, in the order in which they were read."""
+
+    frames: Any  # a buffer
+    lengths: Ints  # of the frames, in bytes
+    splits: npt.NDArray[np.uint8]
+    keys: Hashes | None  # of the order, where rows are shuffled
+    strata: Hashes | None = None  # of the class, where splits wait for all rows to be counted
+    hashes: Hashes | None = None  # of the split, likewise
+    index: dict[str, Any] | None = None  # Arrow arrays by column
+    holes: Holes | None = None
+
+    @property
+    def rows(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def stored(self) -> Ints:
+        """How many bytes of each frame are in `frames`."""
+        return self.lengths if self.holes is None else self.lengths - self.holes.n_bytes
+
+
+class Segment(msgspec.Struct, frozen=True, array_like=True):
+    """Rows of one split that follow each other in a part's index, in their order."""
+
+    split: int
+    first: int
+    count: int
+    framed_bytes: int
+
+
+class PartDone(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a part when it is finished."""
+
+    rows: int  # that were read, the rejected ones too
+    records: int
+    rejected: int
+    remarks: int
+    spill_bytes: int
+    index_bytes: int
+    index_crc: int
+    digest: str  # of the frames, in the order in which they were read
+    segments: list[Segment]
+
+
+class Digest:
+    """A checksum of rows as they were read: equal rows, in the same order, give the same text.
+
+    Each frame ends with a checksum of its payload, so that what a hole leaves out counts as well.
+    """
+
+    def __init__(self) -> None:
+        self.spilled_bytes = 0
+        self._records = 0
+        self._crc = 0
+
+    def add(self, encoded: Encoded) -> None:
+        # A checksum of checksums: frames arrive in pieces of the same sizes whenever a source is read again.
+        own = int(_core.crc32c(encoded.frames))
+        self._crc = int(_core.crc32c(self._crc.to_bytes(4, "little") + own.to_bytes(4, "little")))
+        self._records += encoded.rows
+        self.spilled_bytes += int(encoded.lengths.sum())
+
+    def __str__(self) -> str:
+        return f"{self._crc:08x}-{self._records}-{self.spilled_bytes}"
+
+
+class SpillWriter:
+    """Takes the encoded rows of a part; `finish` gives what its `.done` file says of them."""
+
+    def __init__(self, staging: Staging, part: int, *, sort: bool) -> None:
+        self._staging = staging
+        self._part = part
+        self._sort = sort
+        self._path = staging.map_path(part, "spill")
+        self._temporary = staging.temporary(self._path)
+        self._file: Writable | None = staging.storage.create(self._temporary)
+        self._waiting: list[Encoded] = []
+        self._waiting_bytes = 0
+        self._written_bytes = 0
+        self._records = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._segments: list[Segment] = []
+        self._digest = Digest()
+
+    @property
+    def spilled_bytes(self) -> int:
+        return self._digest.spilled_bytes
+
+    def add(self, encoded: Encoded) -> None:
+        """Take rows. Those that need no sorting go to the disk at once; what says where they lie is kept."""
+        self._digest.add(encoded)
+        if not self._sort:
+            self._write(encoded.frames)
+            encoded.frames = b""
+        self._waiting.append(encoded)
+        self._waiting_bytes += int(encoded.lengths.sum())
+        if self._waiting_bytes >= RUN_BYTES:
+            self._flush()
+
+    def finish(self, *, rows: int, rejected: int, remarks: int) -> PartDone:
+        self._flush()
+        assert self._file is not None
+        self._file.close()
+        self._file = None
+        index = _index_file(self._batches)
+        self._staging.storage.rename(self._temporary, self._path)
+        self._staging.write(self._staging.map_path(self._part, "index"), index)
+        return PartDone(
+            rows=rows,
+            records=self._records,
+            rejected=rejected,
+            remarks=remarks,
+            spill_bytes=self._written_bytes,
+            index_bytes=len(index),
+            index_crc=_core.crc32c(index),
+            digest=str(self._digest),
+            segments=self._segments,
+        )
+
+    def discard(self) -> None:
+        """Give up: whoever tries again begins with another file, and may need the room that this one took."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()
+            with suppress(RekordError):
+                self._staging.storage.remove(self._temporary)
+
+    def _write(self, frames: Any) -> None:
+        assert self._file is not None
+        self._file.write(frames)
+        self._written_bytes += len(memoryview(frames).cast("B"))
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._waiting_bytes = 0
+        if not waiting:
+            return
+        joined = _joined(waiting)
+        order = None
+        if self._sort:
+            order = _order(joined)
+            begin = self._written_bytes
+            self._write_sorted(waiting, joined.stored, order)
+        else:
+            begin = self._written_bytes - int(joined.stored.sum())
+        self._note(joined, order, begin)
+
+    def _write_sorted(self, waiting: list[Encoded], lengths: Ints, order: Ints) -> None:
+        views = [memoryview(encoded.frames).cast("B") for encoded in waiting]
+        bases = np.cumsum([0] + [len(view) for view in views])
+        begins = np.cumsum(lengths) - lengths
+        which = np.searchsorted(bases, begins, side="right") - 1
+        inner = begins - bases[which]
+        pieces: list[memoryview] = []
+        piece_bytes = 0
+        for row in order.tolist():
+            begin = int(inner[row])
+            length = int(lengths[row])
+            pieces.append(views[which[row]][begin : begin + length])
+            piece_bytes += length
+            if piece_bytes >= _WRITE_BYTES:
+                self._write(b"".join(pieces))
+                pieces, piece_bytes = [], 0
+        if pieces:
+            self._write(b"".join(pieces))
+
+    def _note(self, joined: Encoded, order: Ints | None, begin: int) -> None:
+        taken = joined if order is None else _taken(joined, order)
+        offsets = begin + np.cumsum(taken.stored) - taken.stored
+        # Splits come one after another where rows are sorted, else there is one, or they are not known yet.
+        splits, firsts = np.unique(taken.splits, return_index=True)
+        ends = [*firsts[1:].tolist(), taken.rows]
+        for split, first, end in zip(splits.tolist(), firsts.tolist(), ends, strict=True):
+            framed = int(taken.lengths[first:end].sum())
+            self._segments.append(Segment(split, self._records + first, end - first, framed))
+        self._records += taken.rows
+        self._batches.append(index_batch(taken, offsets))
+
+
+def needs_sorting(*, shuffle: bool, splits: int, stratified: bool) -> bool:
+    """Whether the rows of a part change their order on the way to a shard."""
+    return shuffle or (splits > 1 and not stratified)
+
+
+def index_batch(rows: Encoded, offsets: Ints) -> pa.RecordBatch:
+    """The lines of the index for rows that lie at `offsets`."""
+    columns = {"offset": offsets, "length": rows.lengths, "split": rows.splits}
+    for name, values in (("key", rows.keys), ("stratum", rows.strata), ("hash", rows.hashes)):
+        if values is not None:
+            columns[name] = values
+    arrays = {name: pa.array(values) for name, values in columns.items()}
+    if rows.holes is not None:
+        # As the system has them: a name on the disk need not be UTF-8.
+        paths = [None if path is None else os.fsencode(path) for path in rows.holes.paths]
+        arrays["hole"] = pa.array(paths, pa.large_binary())
+        arrays["hole_at"] = pa.array(rows.holes.at)
+        arrays["hole_bytes"] = pa.array(rows.holes.n_bytes)
+    arrays |= {f"index:{name}": values for name, values in (rows.index or {}).items()}
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def _index_file(batches: list[pa.RecordBatch]) -> Any:
+    if not batches:
+        return b""
+    # A run without holes lacks their columns.
+    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def read_index(path: str) -> pa.Table | None:
+    """The index of a part, mapped and not read; None where it has no rows, or is not there whole."""
+    try:
+        return pa.ipc.open_file(pa.memory_map(os.fsencode(path))).read_all()
+    except pa.ArrowInvalid:
+        return None
+    except OSError as failure:
+        if failure.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise  # it is whole, and cannot be opened now
+        return None
+
+
+def _joined(waiting: list[Encoded]) -> Encoded:
+    if len(waiting) == 1:
+        return waiting[0]
+
+    def all_of(name: str) -> Any:
+        values = [getattr(encoded, name) for encoded in waiting]
+        return None if values[0] is None else np.concatenate(values)
+
+    names = waiting[0].index or {}
+    index = {}
+    for name in names:
+        arrays = [encoded.index[name] for encoded in waiting if encoded.index is not None]
+        index[name] = pa.concat_arrays(arrays)
+    return Encoded(
+        frames=b"",
+        lengths=all_of("lengths"),
+        splits=all_of("splits"),
+        keys=all_of("keys"),
+        strata=all_of("strata"),
+        hashes=all_of("hashes"),
+        index=index,
+        holes=joined_holes([encoded.holes for encoded in waiting], [encoded.rows for encoded in waiting]),
+    )
+
+
+def _order(rows: Encoded) -> Ints:
+    """By split, then by key; rows that are equal in both stay in the order of reading."""
+    if rows.keys is None:
+        return np.argsort(rows.splits, kind="stable")
+    return np.lexsort((rows.keys, rows.splits))
+
+
+def _taken(rows: Encoded, order: Ints) -> Encoded:
+    def of(values: Any) -> Any:
+        return None if values is None else values[order]
+
+    positions = pa.array(order)
+    return Encoded(
+        frames=b"",
+        lengths=rows.lengths[order],
+        splits=rows.splits[order],
+        keys=of(rows.keys),
+        strata=of(rows.strata),
+        hashes=of(rows.hashes),
+        index={name: values.take(positions) for name, values in (rows.index or {}).items()},
+        holes=None if rows.holes is None else rows.holes.taken(order),
+    )

@@ -1,0 +1,307 @@
+"""Which split a row goes to: by the hash of its key, by its class, or as its source says."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema.messages import near_miss, shown
+
+Hashes: TypeAlias = "npt.NDArray[np.uint64]"
+Salt: TypeAlias = Literal["order", "split"]
+
+HASH_BITS = 64
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_COPY = np.uint64(0xD1B54A32D192ED03)
+
+
+def text_hash(seed: int, salt: Salt, text: bytes) -> int:
+    """The 64-bit hash of a text: a path, or a value that rows are grouped by."""
+    keyed = hashlib.blake2b(
+        text, digest_size=8, key=seed.to_bytes(16, "little", signed=True), person=salt.encode()
+    )
+    return int.from_bytes(keyed.digest(), "little")
+
+
+def row_hashes(
+    bases: Hashes, positions: npt.NDArray[np.int64], copies: npt.NDArray[np.int64] | None
+) -> Hashes:
+    """The hashes of rows, from the `text_hash` of each one's path, its position and its copy number."""
+    with np.errstate(over="ignore"):
+        mixed = bases + (positions.astype(np.uint64) + np.uint64(1)) * _GOLDEN
+        if copies is not None:
+            mixed = mixed + copies.astype(np.uint64) * _COPY
+    return _scattered(mixed)
+
+
+def _scattered(x: Hashes) -> Hashes:
+    """The finaliser of splitmix64: each bit of the input changes half of the output's."""
+    with np.errstate(over="ignore"):
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    scattered: Hashes = x ^ (x >> np.uint64(31))
+    return scattered
+
+
+def value_bytes(value: Any) -> bytes:
+    """A value to be hashed: equal values give equal bytes, and "1" is not 1."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bytes):
+        return b"b" + value
+    if isinstance(value, str):
+        return b"s" + value.encode("utf-8", "surrogatepass")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, (bool, int)):
+        return b"i%d" % int(value)
+    return b"o" + repr(value).encode("utf-8", "surrogatepass")
+
+
+SPLIT = "split"
+"""The column of a source that knows splits."""
+
+
+def column_to_split_by(values: Any, name: str, names: set[str]) -> Any:
+    if name not in names:
+        raise _no_column(name, sorted(names))
+    column = values.column(name) if isinstance(values, pa.RecordBatch) else values[name]
+    try:
+        column = column if isinstance(column, pa.Array) else pa.array(column)
+    except (pa.ArrowException, TypeError, ValueError):
+        raise _no_single_value(name) from None
+    if pa.types.is_nested(column.type):
+        raise _no_single_value(name)
+    return column
+
+
+def value_hashes(seed: int, column: Any) -> Hashes:
+    encoded = column.dictionary_encode()
+    if encoded.null_count:
+        raise _no_value(next(i for i, valid in enumerate(column.is_valid().to_pylist()) if not valid))
+    known = [text_hash(seed, "split", value_bytes(value)) for value in encoded.dictionary.to_pylist()]
+    hashes: Hashes = np.array(known, np.uint64)[encoded.indices.to_numpy()]
+    return hashes
+
+
+def own_splits(column: Any, names: tuple[str, ...]) -> Any:
+    numbers = {name: i for i, name in enumerate(names)}
+    said = column.to_pylist()
+    for row, name in enumerate(said):
+        if name not in numbers:
+            raise _unknown_split(name, names, row)
+    return np.array([numbers[name] for name in said], np.uint8)
+
+
+def own_split(values: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    split = values.get(SPLIT)
+    if split not in names:
+        raise _unknown_split(split, names, None)
+    return str(split)
+
+
+def value_to_split_by(values: Mapping[str, Any], name: str) -> bytes:
+    if name not in values:
+        raise _no_column(name, sorted(values))
+    value = values[name]
+    if value is None:
+        raise _no_value(None, name)
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, (str, bytes)):
+        return value_bytes(value)
+    # A repr with an address in it would be another one in the next run.
+    if isinstance(value, (Mapping, list, tuple, np.ndarray)) or " at 0x" in repr(value):
+        raise _no_single_value(name)
+    return value_bytes(value)
+
+
+def _no_column(name: str, names: list[str]) -> RekordError:
+    near = near_miss(name, names)
+    return error(
+        "E381",
+        f"the row has no `{name}`, by which rows are to be split",
+        location=Location(feature=name),
+        expected="one of " + ", ".join(f"`{one}`" for one in names[:8]),
+        found="no such column",
+        do=f"did you mean `{near}`?" if near else "name a column that every row has",
+    )
+
+
+def _no_value(row: int | None, name: str | None = None) -> RekordError:
+    return error(
+        "E381",
+        "the row has no value in the column by which rows are to be split",
+        location=Location(feature=name, row=row),
+        expected="a value in every row",
+        found="None",
+        do="give a value, or split by another column",
+    )
+
+
+def _no_single_value(name: str) -> RekordError:
+    return error(
+        "E381",
+        f"`{name}` holds no single values, by which rows could be split",
+        location=Location(feature=name),
+        expected="a text, a number or bytes in every row",
+        found="a list, an array or an object",
+        do="split by another column",
+    )
+
+
+def _unknown_split(split: Any, names: tuple[str, ...], row: int | None) -> RekordError:
+    return error(
+        "E382",
+        f"the row is of the split {shown(split)}, which the source did not announce",
+        location=Location(feature=SPLIT, row=row),
+        expected="one of " + ", ".join(names),
+        found=shown(split),
+        do="mend the row's split",
+    )
+
+
+_MOST_SPLITS = 255
+_EXAMPLE = 'split={"train": 0.9, "val": 0.1}'
+_FORBIDDEN = frozenset("/\\\0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRule:
+    """The names of the splits, and how rows find theirs.
+
+    `ends` cut the range of a 64-bit hash: split i takes the hashes below `ends[i]` that no earlier one takes. The
+    hash is that of the row's identity, or of the column `by`. With `stratify` each class is cut by itself, by
+    the ranks of its rows' hashes. With `from_source` each row says its own.
+    """
+
+    names: tuple[str, ...]
+    ratios: tuple[float, ...] = ()
+    by: str | None = None
+    stratify: str | None = None
+    from_source: bool = False
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        return tuple([round(end * (1 << HASH_BITS)) for end in self._sums()])
+
+    def of_hashes(self, hashes: Hashes) -> npt.NDArray[np.uint8]:
+        """The number of each row's split."""
+        if len(self.names) == 1:
+            return np.zeros(len(hashes), np.uint8)
+        inner = np.array(self.ends[:-1], np.uint64)
+        return np.searchsorted(inner, hashes, side="right").astype(np.uint8)
+
+    def shares(self, rows: int) -> list[int]:
+        """How many of `rows` rows of one class each split gets: off by less than one from its ratio."""
+        ends = [int(end * rows + Fraction(1, 2)) for end in self._sums()]
+        return [end - begin for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+    def _sums(self) -> list[Fraction]:
+        if len(self.names) == 1:
+            return [Fraction(1)]
+        parts = [Fraction(ratio).limit_denominator(10**12) for ratio in self.ratios]
+        whole = sum(parts, Fraction(0))
+        sums, so_far = [], Fraction(0)
+        for part in parts:
+            so_far += part
+            sums.append(so_far / whole)
+        return sums
+
+    def options(self) -> dict[str, Any]:
+        """As the manifest holds it."""
+        return {
+            "names": list(self.names),
+            "ratios": list(self.ratios),
+            "by": self.by,
+            "stratify": self.stratify,
+            "from_source": self.from_source,
+        }
+
+
+def split_rule(
+    split: object, *, by: str | None, stratify: str | None, known: Sequence[str] | None
+) -> SplitRule:
+    """The rule that `split=`, `split_by=` and `stratify=` ask for; `known` are the source's own splits."""
+    if by is not None and stratify is not None:
+        raise _refused("split_by", by, "either split_by= or stratify=", "both", "leave one of them out")
+    if isinstance(split, str) and split == "source":
+        if not known:
+            raise _refused(
+                "split",
+                split,
+                "a source that knows splits",
+                "one that does not",
+                'split={"train": 0.9, "val": 0.1}',
+            )
+        _no_key(by, stratify, "the source says the splits")
+        return SplitRule(names=_names(tuple(known)), from_source=True)
+    if split is None or isinstance(split, str):
+        _no_key(by, stratify, "there is one split only")
+        return SplitRule(names=_names(("train" if split is None else split,)))
+    if not isinstance(split, Mapping) or not split:
+        raise _refused(
+            "split",
+            split,
+            'ratios by name, one name, "source" or None',
+            shown(split),
+            'split={"train": 0.9, "val": 0.1}',
+        )
+    ratios = []
+    for name, ratio in split.items():
+        if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 < ratio <= 1:
+            raise _refused(
+                "split",
+                split,
+                "a ratio above 0 and up to 1 for each name",
+                f"{shown(name)}: {shown(ratio)}",
+                "0.9",
+            )
+        ratios.append(float(ratio))
+    if abs(sum(ratios) - 1) > 1e-6:
+        terms = " + ".join([f"{ratio:g}" for ratio in ratios])
+        found = terms if len(ratios) == 1 else f"{terms} = {sum(ratios):g}"
+        raise _refused("split", split, "ratios that add up to 1", found, "make them add up to 1")
+    names = _names(tuple(split))
+    if len(names) == 1:
+        _no_key(by, stratify, "there is one split only")
+    return SplitRule(names=names, ratios=tuple(ratios), by=by, stratify=stratify)
+
+
+def _names(names: tuple[Any, ...]) -> tuple[str, ...]:
+    for name in names:
+        if (
+            not isinstance(name, str)
+            or not name
+            or name.startswith(".")
+            or _FORBIDDEN & set(name)
+            or len(name.encode("utf-8", "surrogatepass")) > 100
+            or not name.isprintable()
+        ):
+            raise _refused("split", name, "names that a file can begin with", shown(name), "train")
+    if len(set(names)) < len(names) or len(names) > _MOST_SPLITS:
+        raise _refused(
+            "split", names, f"up to {_MOST_SPLITS} different names", f"{len(names)}", "fewer splits"
+        )
+    return names
+
+
+def _no_key(by: str | None, stratify: str | None, why: str) -> None:
+    for name, value in (("split_by", by), ("stratify", stratify)):
+        if value is not None:
+            raise _refused(
+                name, value, f"no {name}=, since {why}", shown(value), f"leave {name}= out, or give ratios"
+            )
+
+
+def _refused(name: str, value: object, expected: str, found: str, do: str) -> RekordError:
+    return error("U617", f"`{name}` cannot be {shown(value)}", expected=expected, found=found, do=do)

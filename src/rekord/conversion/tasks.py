@@ -1,0 +1,456 @@
+"""The two tasks of a conversion: a part is read and encoded, a shard is gathered and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+
+from rekord import _core
+from rekord.conversion.encode_rows import BadRows, Encoding
+from rekord.conversion.plan import Job
+from rekord.conversion.progress import LARGE_BYTES, Tally, give_back
+from rekord.conversion.shards import Bucket, Shard, ShardDone, ShardFile, slices_of
+from rekord.conversion.spill import (
+    Digest,
+    Encoded,
+    PartDone,
+    SpillWriter,
+    fill_hole,
+    needs_sorting,
+    read_index,
+)
+from rekord.conversion.staging import Staging
+from rekord.errors import DatasetError, RekordError, error
+from rekord.location import Location
+from rekord.sources.base import PART_BYTES, Chunk, Part, is_parted
+from rekord.storage.local import Readable
+
+_READ_BYTES = 4 << 20
+_WINDOW_BYTES = 1 << 20
+_FAR_BYTES = 64 << 10
+
+
+class SpillLost(Exception):
+    """The frames of a part are not what its `.done` file says: the part must be made again."""
+
+    def __init__(self, part: int) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+def map_part(job: Job, staging: Staging, number: int, part: Part, tally: Tally) -> PartDone:
+    """Read a part of the source, and spill its rows."""
+    source: Any = job.source
+    return spill_rows(job, staging, number, source.read(part), tally)
+
+
+def spill_rows(job: Job, staging: Staging, number: int, chunks: Iterable[Chunk], tally: Tally) -> PartDone:
+    """Encode rows and spill them as part `number`."""
+    bad = BadRows(job.on_bad_row)
+    encoding = Encoding(job, bad)
+    writer = new_spill(job, staging, number)
+
+    def tell() -> None:
+        tally.rows(encoding.rows, writer.spilled_bytes, bad.rejected)
+
+    encoding.heard = tell
+    try:
+        for piece in encoding.pieces(chunks):
+            writer.add(piece)
+            tell()
+        return finish_part(staging, number, writer, encoding.rows, bad)
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def new_spill(job: Job, staging: Staging, number: int) -> SpillWriter:
+    stratified = job.splits.stratify is not None
+    sort = needs_sorting(shuffle=job.shuffle, splits=len(job.splits.names), stratified=stratified)
+    return SpillWriter(staging, number, sort=sort)
+
+
+def finish_part(staging: Staging, number: int, writer: SpillWriter, rows: int, bad: BadRows) -> PartDone:
+    """Write what belongs to a part besides its frames, and `.done` last."""
+    done = writer.finish(rows=rows, rejected=bad.rejected, remarks=bad.remarked)
+    for kind, lines in (("rejects", bad.rejects_file()), ("remarks", bad.remarks_file())):
+        if lines:
+            staging.write(staging.map_path(number, kind), lines)
+    staging.write_done(staging.map_path(number, "done"), done)
+    if done.spill_bytes >= LARGE_BYTES:
+        give_back()
+    return done
+
+
+def write_shard(job: Job, staging: Staging, shard: Shard, tally: Tally) -> ShardDone:
+    """Gather the frames of a shard in their order, and put the file in its place."""
+    name = job.shard_name(shard.split, shard.number, shard.shards)
+    spills = _Spills(staging, index_kind(job))
+    lengths: list[Any] = [np.zeros(0, np.int64)]
+    columns: list[pa.Table] = []
+    with ShardFile(staging, name, job.compression) as file:
+        try:
+            for bucket in shard.buckets:
+                gathered = _gathered(spills, bucket, shard)
+                for frames in gathered.pieces:
+                    file.write(frames)
+                    tally.shard_bytes(len(frames))
+                lengths.append(gathered.lengths)
+                columns.append(gathered.columns.select([f"index:{column}" for column in job.index]))
+        finally:
+            spills.close()
+        done_path = staging.shard_done_path(shard.split, shard.number)
+        return file.complete(job.schema, job.index, np.concatenate(lengths), columns, done_path)
+
+
+def index_kind(job: Job) -> str:
+    """Which file says where the rows of a part lie: with stratified splits, the one that was sorted afterwards."""
+    return "index" if job.splits.stratify is None else "split"
+
+
+def part_index(staging: Staging, part: int, kind: str) -> pa.Table:
+    """Where the rows of a part lie."""
+    table = read_index(staging.map_path(part, kind))
+    if table is None:
+        raise SpillLost(part)
+    return table
+
+
+class _Spills:
+    """The spills that a shard reads from, open while it does."""
+
+    _MOST_OPEN = 64
+
+    def __init__(self, staging: Staging, kind: str) -> None:
+        self._staging = staging
+        self._kind = kind
+        self._files: dict[int, Readable] = {}
+        self._indexes: dict[int, pa.Table] = {}
+        self._read = _Scratch()
+        self._gathered = _Scratch()
+
+    def index(self, part: int) -> pa.Table:
+        if part not in self._indexes:
+            if len(self._indexes) >= self._MOST_OPEN:
+                self._indexes.pop(next(iter(self._indexes)))
+            self._indexes[part] = part_index(self._staging, part, self._kind)
+        return self._indexes[part]
+
+    def read(self, part: int, begin: int, end: int) -> memoryview:
+        """These bytes of a spill, until the next call."""
+        try:
+            if part not in self._files:
+                if len(self._files) >= self._MOST_OPEN:
+                    self._files.pop(next(iter(self._files))).close()
+                self._files[part] = self._staging.storage.open_read(self._staging.map_path(part, "spill"))
+            file = self._files[part]
+            file.seek(begin)
+        except DatasetError:
+            raise SpillLost(part) from None
+        view = self._read.of(end - begin)
+        filled = 0
+        while filled < len(view):
+            count = file.readinto(view[filled:])
+            if not count:
+                raise SpillLost(part)
+            filled += count
+        return view
+
+    def scratch(self, n_bytes: int) -> memoryview:
+        """So much memory, until the next call."""
+        return self._gathered.of(n_bytes)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+
+class _Scratch:
+    """Memory that is used again: fresh pages cost more than what is done with them, and freed ones are not all given
+    back to the system."""
+
+    def __init__(self) -> None:
+        self._memory = bytearray()
+
+    def of(self, n_bytes: int) -> memoryview:
+        if len(self._memory) < n_bytes:
+            self._memory = bytearray(n_bytes + n_bytes // 4)
+        return memoryview(self._memory)[:n_bytes]
+
+
+class _Gathered:
+    def __init__(self, pieces: Iterable[Any], lengths: Any, columns: pa.Table) -> None:
+        self.pieces = pieces
+        self.lengths = lengths
+        self.columns = columns
+
+
+def _gathered(spills: _Spills, bucket: Bucket, shard: Shard) -> _Gathered:
+    """The frames of a bucket that belong to the shard, in order, and their lines of the index."""
+    slices = slices_of(bucket, shard.segments, spills.index)
+    tables = [
+        spills.index(piece.part)
+        .slice(piece.first, piece.count)
+        .append_column("part", pa.array(np.full(piece.count, piece.part, np.int64)))
+        for piece in slices
+    ]
+    table = pa.concat_tables(tables, promote_options="default")
+    if len(slices) > 1:
+        # Slices come in the order of reading, so that rows of one key stay in it.
+        order = np.argsort(table["key"].to_numpy(), kind="stable")
+        table = table.take(pa.array(order))
+    lengths = table["length"].to_numpy()
+    first, last = shard.within(bucket, lengths)
+    table = table.slice(first, last - first)
+    lengths = lengths[first:last]
+    return _Gathered(_frames(spills, table, lengths), lengths, table)
+
+
+def _frames(spills: _Spills, table: pa.Table, lengths: Any) -> Iterable[Any]:
+    """The frames of these rows: verified, in pieces."""
+    offsets = table["offset"].to_numpy()
+    parts = table["part"].to_numpy()
+    # Rows that lie in a row are read together.
+    ends = offsets + lengths
+    breaks = np.flatnonzero((offsets[1:] != ends[:-1]) | (parts[1:] != parts[:-1])) + 1
+    if "hole" in table.column_names or len(breaks) > len(lengths) // 8:
+        in_order = bool(np.all(offsets[1:] >= offsets[:-1])) and len(set(parts.tolist())) < 2
+        # Rows in the order of the spill can be brought a few at a time, and what is little stays in the cache.
+        for begin, end in _windows(lengths, _WINDOW_BYTES) if in_order else [(0, len(lengths))]:
+            yield from _picked(spills, table.slice(begin, end - begin), lengths[begin:end])
+        return
+    stretches = [0, *breaks.tolist(), len(lengths)]
+    for first, last in pairwise(stretches):
+        for begin, end in _windows(lengths[first:last], _READ_BYTES):
+            at, until = first + begin, first + end
+            data = spills.read(int(parts[at]), int(offsets[at]), int(ends[until - 1]))
+            yield _verified(data, parts[at:until])
+
+
+def _windows(lengths: Any, window_bytes: int) -> Iterator[tuple[int, int]]:
+    """Rows of about so many bytes together, one at the least."""
+    ends = np.cumsum(lengths)
+    at = 0
+    while at < len(lengths):
+        until = int(np.searchsorted(ends, ends[at] - lengths[at] + window_bytes, side="right"))
+        until = max(until, at + 1)
+        yield at, until
+        at = until
+
+
+def _picked(spills: _Spills, table: pa.Table, lengths: Any) -> Iterable[Any]:
+    """Frames that lie all over, or have holes: brought together, so that what lies between them is not held."""
+    offsets = table["offset"].to_numpy()
+    parts = table["part"].to_numpy()
+    holes = _Holes(table)
+    ends = np.cumsum(lengths)
+    places = ends - lengths
+    held = spills.scratch(int(lengths.sum()))
+    for part in np.unique(parts).tolist():
+        mine = np.flatnonzero(parts == part)
+        mine = mine[np.argsort(offsets[mine], kind="stable")]
+        _bring(spills, part, held, offsets[mine], lengths[mine], places[mine], holes.of(mine))
+    for begin, end in _windows(lengths, _READ_BYTES):
+        yield _verified(held[int(places[begin]) : int(ends[end - 1])], parts[begin:end])
+
+
+def _bring(
+    spills: _Spills, part: int, held: memoryview, offsets: Any, lengths: Any, places: Any, holes: _Holes
+) -> None:
+    """Copy frames of one spill, in the order in which they lie there, to their places in `held`."""
+    stored = lengths - holes.n_bytes
+    ends = offsets + stored
+    # A read ends where more lies before the next frame than it costs to begin anew.
+    far = np.append(np.flatnonzero(offsets[1:] - ends[:-1] > _FAR_BYTES) + 1, len(offsets))
+    at = 0
+    while at < len(offsets):
+        begin = int(offsets[at])
+        until = int(np.searchsorted(ends, begin + _READ_BYTES, side="right"))
+        until = max(at + 1, min(until, int(far[np.searchsorted(far, at, side="right")])))
+        data = spills.read(part, begin, int(ends[until - 1]))
+        stretch = slice(at, until)
+        for row, offset, length, place in zip(
+            range(at, until),
+            (offsets[stretch] - begin).tolist(),
+            stored[stretch].tolist(),
+            places[stretch].tolist(),
+            strict=True,
+        ):
+            path = holes.paths[row]
+            if path is None:
+                held[place : place + length] = data[offset : offset + length]
+                continue
+            cut, hole_bytes = int(holes.at[row]), int(holes.n_bytes[row])
+            held[place : place + cut] = data[offset : offset + cut]
+            behind = place + cut + hole_bytes
+            held[behind : behind + length - cut] = data[offset + cut : offset + length]
+            if not fill_hole(path, held[place + cut : behind]):
+                raise SpillLost(part)
+        at = until
+
+
+class _Holes:
+    """What the frames of some rows leave out."""
+
+    def __init__(self, table: pa.Table) -> None:
+        if "hole" in table.column_names:
+            self.paths = table["hole"].to_pylist()
+            self.at = table["hole_at"].fill_null(0).to_numpy()
+            self.n_bytes = table["hole_bytes"].fill_null(0).to_numpy()
+        else:
+            self.paths = [None] * len(table)
+            self.at = self.n_bytes = np.zeros(len(table), np.int64)
+
+    def of(self, rows: Any) -> _Holes:
+        picked = object.__new__(_Holes)
+        picked.paths = [self.paths[row] for row in rows.tolist()]
+        picked.at, picked.n_bytes = self.at[rows], self.n_bytes[rows]
+        return picked
+
+
+def _verified(data: Any, parts: Any) -> Any:
+    """Frames whose checksums hold; `parts` is the part of each."""
+    extents, consumed, _, problem = _core.scan(data, 0, len(data), len(data))
+    if problem is not None or consumed != len(data) or len(extents) != len(parts):
+        raise SpillLost(int(parts[min(len(extents), len(parts) - 1)]))
+    return data
+
+
+class _Piece:
+    """Some encoded rows, and what is known of the part that they belong to."""
+
+    def __init__(self, encoded: Encoded | None, part: int, rows: int, bad: BadRows, *, last: bool) -> None:
+        self.encoded = encoded
+        self.part = part
+        self.rows = rows  # of the part so far
+        self.bad = bad
+        self.last = last  # of its part
+
+
+def spill_serial(
+    job: Job, staging: Staging, finished: Callable[[int], PartDone | None], tally: Tally
+) -> list[PartDone]:
+    """Read the whole source; parts that are finished are only compared."""
+    done: list[PartDone] = []
+    known: PartDone | None = None
+    sink: SpillWriter | Digest | None = None
+    try:
+        for piece in _pieces(job, tally):
+            if sink is None:
+                known = finished(piece.part)
+                sink = new_spill(job, staging, piece.part) if known is None else Digest()
+            if piece.encoded is not None:
+                sink.add(piece.encoded)
+            tally.rows(piece.rows, sink.spilled_bytes, piece.bad.rejected)
+            if not piece.last:
+                continue
+            if isinstance(sink, SpillWriter):
+                done.append(finish_part(staging, piece.part, sink, piece.rows, piece.bad))
+            else:
+                assert known is not None
+                if str(sink) != known.digest:
+                    raise _changed(piece.part, known)
+                done.append(known)
+            sink = None
+            tally.next()
+    finally:
+        if isinstance(sink, SpillWriter):
+            sink.discard()
+    return done
+
+
+def serial_digests(job: Job) -> list[str]:
+    """The digests of the parts that a source would make."""
+    digests: list[str] = []
+    digest = Digest()
+    for piece in _pieces(job):
+        if piece.encoded is not None:
+            digest.add(piece.encoded)
+        if piece.last:
+            digests.append(str(digest))
+            digest = Digest()
+    return digests
+
+
+def _pieces(job: Job, tally: Tally | None = None) -> Iterator[_Piece]:
+    """The rows of the source, cut into parts of about PART_BYTES; at least one part, and its last piece says so."""
+    source: Any = job.source
+    encoding = Encoding(job, BadRows(job.on_bad_row))
+    part = 0
+    before = 0
+    part_bytes = 0
+
+    def tell() -> None:
+        if tally is not None:
+            tally.rows(encoding.rows - before, part_bytes, encoding.bad.rejected)
+
+    encoding.heard = tell
+    for encoded in encoding.pieces(source.rows()):
+        part_bytes += int(encoded.lengths.sum())
+        last = part_bytes >= PART_BYTES
+        yield _Piece(encoded, part, encoding.rows - before, encoding.bad, last=last)
+        if last:
+            part, before, part_bytes = part + 1, encoding.rows, 0
+            encoding.bad = BadRows(job.on_bad_row)
+    if part_bytes or encoding.rows > before or not part:
+        yield _Piece(None, part, encoding.rows - before, encoding.bad, last=True)
+
+
+def _changed(part: int, known: PartDone) -> RekordError:
+    return error(
+        "X513",
+        location=Location(),
+        expected="the rows that were read when the conversion began",
+        found=f"other ones in part {part + 1}, of {known.records:,} rows",
+        do="run it again with --fresh (fresh=True), or give the rows in the same order",
+    )
+
+
+def packed(job: Job) -> bytes:
+    """A job as other processes get it."""
+    if not is_parted(job.source):
+        # They only write shards. A generator could not be sent to them, and a list need not be.
+        job = replace(job, source=None, function=None)  # type: ignore[arg-type]
+    try:
+        packed: bytes = cloudpickle.dumps(job)
+    except Exception as failure:
+        raise error(
+            "U605",
+            "the source, the layout or the map function cannot be sent to other processes",
+            expected="objects that can be pickled",
+            found=f"{type(failure).__name__}: {failure}"[:60],
+            do="workers=1, or make what they hold (files, locks, connections) where it is used",
+        ) from failure
+    return packed
+
+
+@lru_cache(maxsize=1)
+def _unpacked(packed: bytes) -> Job:
+    job: Job = cloudpickle.loads(packed)
+    return job
+
+
+@lru_cache(maxsize=1)
+def _own_tally(folder: str) -> Tally:
+    return Tally(folder)
+
+
+def map_elsewhere(packed: bytes, folder: str, spills: str, number: int, part: Part) -> PartDone:
+    tally = _own_tally(folder)
+    done = map_part(_unpacked(packed), Staging(folder, spills=spills), number, part, tally)
+    tally.next()
+    return done
+
+
+def shard_elsewhere(packed: bytes, folder: str, spills: str, shard: Shard) -> ShardDone:
+    tally = _own_tally(folder)
+    done = write_shard(_unpacked(packed), Staging(folder, spills=spills), shard, tally)
+    tally.next()
+    return done

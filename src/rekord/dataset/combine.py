@@ -1,0 +1,334 @@
+"""`rk.concat` and `rk.mix`: several splits as one."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+from rekord import _core
+from rekord.dataset.compact_manifest import ListedSplits
+from rekord.dataset.dataset import Dataset
+from rekord.dataset.infer import LazySchema
+from rekord.dataset.order import Ids
+from rekord.dataset.read_transforms import same_transforms
+from rekord.dataset.sampled_split import WORD, Drawn, Quotas, checked_share, shared_out
+from rekord.dataset.samplers import Recipe, Selection, all_numbers, joined
+from rekord.dataset.shards import Shards
+from rekord.dataset.split import Split
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Schema
+from rekord.schema.compat import compat
+
+
+def joined_shards(parts: Sequence[Shards]) -> Shards:
+    """The shards of all, in this order."""
+    listed = [part._listed for part in parts if part._listed is not None]
+    if len(listed) == len(parts):
+        return Shards(listed=ListedSplits(tuple(listed)))
+    paths = [path for part in parts for path in part.paths]
+    # What was found out by a look at files is found out again: only a file's word is passed on as one.
+    if not all(part.is_told for part in parts):
+        return Shards(paths)
+    return Shards(paths, [count for part in parts for count in part.counts], told_by=parts[0]._told_by)
+
+
+def joined_schema(parts: Sequence[Split]) -> LazySchema:
+    """The schema of the first part that reads the records of all."""
+    first = parts[0]._schema
+    if all(part._schema is first for part in parts):
+        return first
+    schemas = [part.schema for part in parts]
+    chosen = next((one for one in schemas if all(_misfit(other, one) is None for other in schemas)), None)
+    if chosen is None:
+        raise _misfitting(parts, schemas)
+    paths = [path for part in parts for path in part.paths]
+    if any(part._schema.declared for part in parts):
+        return LazySchema(paths, chosen, None)
+    return LazySchema(paths, None, None, inferred=chosen)
+
+
+def _misfit(written: Schema, read: Schema) -> tuple[str | None, str] | None:
+    """The first column, and why, that keeps one schema from reading all that another has written."""
+    for change in compat(written, read).changes:
+        if change.verdict == "breaking":
+            return change.column, change.what
+    for before, after in ((written.context, read.context), (written.steps, read.steps)):
+        kept = {key for name, feature in after.items() for key in feature.record_keys(name)}
+        for name, feature in before.items():
+            if not kept.issuperset(feature.record_keys(name)):
+                return name, "only one of them has it"
+    return None
+
+
+def _misfitting(parts: Sequence[Split], schemas: Sequence[Schema]) -> RekordError:
+    """What to say: of the first part and one of those that its schema does not read."""
+    unread = []
+    for part, schema in zip(parts, schemas, strict=True):
+        misfit = _misfit(schema, schemas[0])
+        if misfit is not None:
+            unread.append((part, schema, misfit))
+    # Rather one that does not read the first either: the other way round the two would do.
+    other, against, misfit = next(
+        (one for one in unread if _misfit(schemas[0], one[1]) is not None), unread[0]
+    )
+    return _told(parts[0], schemas[0], other, against, misfit)
+
+
+def _told(
+    first: Split, schema: Schema, other: Split, against: Schema, misfit: tuple[str | None, str]
+) -> RekordError:
+    column, why = misfit
+    return error(
+        "U656",
+        "the splits hold records of two kinds"
+        if column is None
+        else f"`{column}` does not fit together: {why}",
+        location=Location(path=next(iter(other.paths), None), feature=column),
+        expected=f"{_shown(schema, column)}, as in {next(iter(first.paths), 'the first split')}",
+        found=_shown(against, column),
+        do="rk.open(path, schema=…) with one schema that reads all of them",
+    )
+
+
+def _shown(schema: Schema, column: str | None) -> str:
+    if column is None:
+        return "SequenceExamples" if schema.is_sequence else "Examples"
+    return repr(schema[column])[:60] if column in tuple(schema) else "no such column"
+
+
+def concat(splits: Iterable[Split | Dataset]) -> Split:
+    """All records of these splits as one split, in this order; nothing is copied.
+
+    Views may be among them, and datasets of one split. Their schemas need not be equal: one of them must read all of
+    the records, without leaving out a column that another one has.
+    """
+    parts = _checked_splits(splits)
+    if len(parts) == 1:
+        return parts[0]
+    schema = joined_schema(parts)
+    names = "+".join(dict.fromkeys([part.name for part in parts]))
+    return Split(
+        names,
+        joined_shards([part._shards for part in parts]),
+        schema,
+        ids=_joined_ids(parts),
+        map=parts[0]._map,
+        transforms=None if parts[0]._transforms is None else parts[0]._transforms.on(schema),
+        block_records=_joined_block(parts),
+        digest=_joined_digest(parts),
+    )
+
+
+def _checked_splits(splits: Any) -> list[Split]:
+    given = list(splits) if isinstance(splits, Iterable) and not isinstance(splits, (Split, Dataset)) else []
+    parts = [one._only("concat") if isinstance(one, Dataset) else one for one in given]
+    wrong = [one for one in parts if not isinstance(one, Split)]
+    if not parts or wrong:
+        found = f"{type(wrong[0]).__name__}: {repr(wrong[0])[:40]}" if wrong else repr(splits)[:60]
+        raise error(
+            "U605",
+            "`concat` was given something else than splits",
+            expected="a list of one or more splits",
+            found=found,
+            do='rk.concat([dataset["train"], dataset["val"]])',
+        )
+    for one in parts:
+        if isinstance(one, Drawn):
+            raise one._no_view("concat")
+        if not same_transforms(one._transforms, parts[0]._transforms):
+            raise error(
+                "U657",
+                "splits with different transforms cannot be put together",
+                expected="splits without transforms, or all with the same",
+                found=f"`{parts[0].name}` and `{one.name}` with different ones",
+                do="rk.concat([a, b]).transform(…)",
+            )
+        if one._map is not parts[0]._map:
+            raise error(
+                "U657",
+                expected="splits without a function, or all with one and the same",
+                found=f"`{parts[0].name}` and `{one.name}` with different ones",
+                do="rk.concat([a, b]).map(function)",
+            )
+    return parts
+
+
+def _joined_ids(parts: Sequence[Split]) -> Selection | None:
+    """The numbers of the records in the joined numbering; None where they are all, in order."""
+    if all(part._ids is None for part in parts):
+        return None
+    ids: list[Selection] = []
+    begin = 0
+    for part in parts:
+        ids.append(all_numbers(part._all_ids()) + begin)
+        begin += len(part._shards)
+    return joined(ids)
+
+
+def _joined_block(parts: Sequence[Split]) -> int | None:
+    known = [part._block_records for part in parts if part._block_records is not None]
+    return min(known) if len(known) == len(parts) else None
+
+
+def _joined_digest(parts: Sequence[Split]) -> str | None:
+    """One for all where each is known without a look at the files; else it is found out when it is needed."""
+    known = [part._digest for part in parts if part._digest is not None]
+    if len(known) < len(parts):
+        return None
+    return hashlib.sha256("+".join([f"{part.name}:{part._digest}" for part in parts]).encode()).hexdigest()
+
+
+Length: TypeAlias = 'int | Literal["sum", "shortest", "longest"]'
+
+
+def mix(parts: Sequence[tuple[Split | Dataset, float]], *, length: Length = "sum") -> Split:
+    """One split of several: `rk.mix([(a, 0.7), (b, 0.3)])` has 7 records of `a` to 3 of `b` in every epoch.
+
+    An epoch has as many records as all of them together (`length="sum"`), as many as there are before one of them
+    begins again ("shortest"), as many as it takes to deliver every record of each ("longest"), or so many as are
+    said. A split that is too small for its share is repeated evenly; one that is too large goes on in the next epoch.
+    """
+    splits, shares = _checked_shares(parts)
+    schema = joined_schema(splits)
+    sizes = [len(split) for split in splits]
+    for number, size in enumerate(sizes):
+        if not size:
+            raise _no_mix(f"part {number} has no records", "records in every part", "none", "leave it out")
+    quotas = _quotas(sizes, shares, length)
+    shards = joined_shards([split._shards for split in splits])
+    told = hashlib.sha256("\0".join(split.digest() for split in splits).encode()).hexdigest()
+    base = Split("mix", shards, schema, digest=told)
+    return Drawn(base, Mixture(SplitParts(tuple(splits)), quotas))
+
+
+@dataclass(frozen=True, eq=False)
+class SplitParts:
+    """Splits as parts. The records of one come after those of the splits before it."""
+
+    splits: tuple[Split, ...]
+
+    def __len__(self) -> int:
+        return len(self.splits)
+
+    def size(self, part: int) -> int:
+        """How many records an epoch of the split has."""
+        return len(self.splits[part])
+
+    def records(self, part: int, round: int, numbers: Ids, *, shuffled: bool, seed: int) -> Ids:
+        """Those of one epoch of the split, in its own order."""
+        own = self.recipe(part, shuffled=shuffled, seed=seed)
+        before = sum(len(split._shards) for split in self.splits[:part])
+        return before + own.records(round % WORD, numbers)
+
+    def recipe(self, part: int, *, shuffled: bool, seed: int) -> Recipe:
+        """The order of one split: of two that are the same, each has another."""
+        own_seed = _core.order_key([seed, part]) >> 1 if shuffled else 0
+        return self.splits[part]._recipe(shuffled, own_seed, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Splits, each with a quota of an epoch."""
+
+    parts: SplitParts
+    quotas: Ids
+
+    @property
+    def said(self) -> str:
+        """A mixture of how many."""
+        return f"a mixture of {len(self.parts)} splits"
+
+    @property
+    def size(self) -> int:
+        """The sum of all quotas."""
+        return int(self.quotas.sum())
+
+    @property
+    def achieved(self) -> dict[int, float]:
+        """The part that each split has, by its place in the list."""
+        return dict(enumerate((self.quotas / max(self.size, 1)).tolist()))
+
+    def recipe(self, *, shuffled: bool, seed: int) -> Quotas:
+        """Drawn split by split."""
+        parts = [self.parts.recipe(part, shuffled=shuffled, seed=seed) for part in range(len(self.parts))]
+        return Quotas(self.parts, self.quotas, shuffled, seed, {"mixed": [one.to_dict() for one in parts]})
+
+
+def _checked_shares(parts: object) -> tuple[list[Split], list[Fraction]]:
+    given = list(parts) if isinstance(parts, (list, tuple)) else []
+    splits: list[Split] = []
+    shares: list[Fraction] = []
+    for number, part in enumerate(given):
+        split = part[0] if isinstance(part, (list, tuple)) and len(part) == 2 else None
+        if isinstance(split, Dataset):
+            split = split._only("mix")
+        if not isinstance(split, Split):
+            raise _no_mix(
+                f"part {number} is no pair of a split and a share",
+                "(split, share)",
+                repr(part)[:60],
+                "rk.mix([(a, 0.7), (b, 0.3)])",
+            )
+        share = checked_share("(split, 0.5)", part[1])
+        if not share:
+            raise _no_mix(f"part {number} has a share of 0", "shares above 0", "0", "leave it out")
+        if split._map is not None:
+            raise _no_mix(
+                f"part {number} is mapped, and a batch has records of all parts",
+                "splits without a function of their own",
+                "a split with .map(…)",
+                "rk.mix([…]).map(function)",
+            )
+        if split._transforms is not None:
+            raise _no_mix(
+                f"part {number} is transformed, and a batch has records of all parts",
+                "splits without transforms of their own",
+                "a split with .transform(…)",
+                "rk.mix([…]).transform(…)",
+            )
+        splits.append(split)
+        shares.append(share)
+    if not splits:
+        raise _no_mix(
+            "there is nothing to mix",
+            "a list of (split, share)",
+            repr(parts)[:60],
+            "rk.mix([(a, 0.7), (b, 0.3)])",
+        )
+    return splits, shares
+
+
+def _quotas(sizes: Sequence[int], shares: Sequence[Fraction], length: object) -> Ids:
+    total = sum(shares, Fraction(0))
+    rounds = [Fraction(size) * total / share for size, share in zip(sizes, shares, strict=True)]
+    if length == "sum":
+        return shared_out(sum(sizes), shares)
+    if length == "longest":
+        n = math.ceil(max(rounds))
+        while (shared_out(n, shares) < sizes).any():
+            n += 1
+        return shared_out(n, shares)
+    if length == "shortest":
+        # Rounding may leave room for a few more than the exact number. One always fits.
+        n = math.floor(min(rounds)) + len(shares)
+        while (shared_out(n, shares) > sizes).any():
+            n -= 1
+        return shared_out(n, shares)
+    if isinstance(length, bool) or not hasattr(length, "__index__") or length.__index__() < 1:
+        raise error(
+            "U605",
+            f"`length` cannot be {repr(length)[:60]}",
+            expected='"sum", "shortest", "longest", or a whole number from 1 on',
+            found=repr(length)[:60],
+            do='length="sum"',
+        )
+    return shared_out(int(length.__index__()), shares)
+
+
+def _no_mix(what: str, expected: str, found: str, do: str) -> RekordError:
+    return error("U668", f"splits cannot be mixed: {what}", expected=expected, found=found, do=do)

@@ -1,0 +1,248 @@
+"""What becomes of a decoded batch before it is handed over: holes filled, ragged rows padded, a function applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
+from rekord.codec.images.decode import DecodedPictures, padded_pictures
+from rekord.errors import error, located
+from rekord.location import Location
+from rekord.schema import Image, Mask, Schema
+
+Batch: TypeAlias = "dict[str, Column]"
+Map: TypeAlias = "Callable[[Batch], Any] | None"
+
+
+@dataclass(frozen=True)
+class Finish:
+    """All that was asked for, in this order. It can be pickled where its function can."""
+
+    fill: Mapping[str, Any]
+    pad: Mapping[str, Any] | None  # None where ragged rows stay ragged
+    map: Map
+
+    def __call__(self, batch: Batch) -> Batch:
+        if self.fill:
+            batch = _filled(batch, self.fill)
+        if self.pad is not None:
+            batch = {name: _padded(name, column, self.pad.get(name)) for name, column in batch.items()}
+        return batch if self.map is None else _checked_batch(_mapped(self.map, batch))
+
+
+@dataclass(frozen=True)
+class _Then:
+    """One function behind another. Unlike a closure it can be pickled."""
+
+    first: Callable[[Batch], Any]
+    last: Callable[[Batch], Any]
+
+    def __call__(self, batch: Batch) -> Any:
+        return self.last(_checked_batch(self.first(batch)))
+
+
+def _mapped(function: Callable[[Batch], Any], batch: Batch) -> Any:
+    try:
+        return function(batch)
+    except StopIteration as failure:
+        # Whoever iterates would take it for the end of the epoch (PEP 479 does the same for generators).
+        raise RuntimeError("the function for `map` raised StopIteration") from failure
+
+
+def finisher(
+    columns: tuple[str, ...],
+    *,
+    fill: Mapping[str, Any] | None,
+    ragged: Literal["ragged", "pad"],
+    pad: Mapping[str, Any] | None,
+    map: Map,
+) -> Finish | None:
+    """One function for all that was asked for; None where that is nothing."""
+    if ragged not in ("ragged", "pad"):
+        raise error(
+            "U605",
+            f"`ragged` cannot be {repr(ragged)[:60]}",
+            expected='"ragged" or "pad"',
+            found=repr(ragged)[:60],
+            do='ragged="pad"',
+        )
+    _check_names("fill", fill, columns)
+    _check_names("pad", pad, columns)
+    if pad and ragged != "pad":
+        raise error(
+            "U605",
+            "`pad` says what to pad with, and nothing is padded",
+            expected='ragged="pad" beside it',
+            found='ragged="ragged"',
+            do='ragged="pad", or leave `pad` out',
+        )
+    _check_callable(map)
+    if not fill and ragged != "pad" and map is None:
+        return None
+    return Finish(dict(fill or {}), dict(pad or {}) if ragged == "pad" else None, map)
+
+
+def composed(first: Map, last: Map) -> Map:
+    """Both functions, one after the other, as far as there are any."""
+    _check_callable(last)
+    if first is None or last is None:
+        return last if first is None else first
+    return _Then(first, last)
+
+
+def checked_pictures(decode: object, resize: object) -> tuple[int, int] | None:
+    """The size that decoded pictures are brought to; `decode` and `resize` as they were given."""
+    if not isinstance(decode, bool):
+        raise error(
+            "U605",
+            f"`decode` cannot be {repr(decode)[:60]}",
+            expected="True or False",
+            found=repr(decode)[:60],
+            do="decode=True; columns=[…] chooses among the pictures",
+        )
+    if resize is None:
+        return None
+    if not decode:
+        raise error(
+            "U605",
+            "`resize` is given, and pictures are not decoded",
+            expected="decode=True beside it",
+            found="decode=False",
+            do="decode=True, or leave `resize` out",
+        )
+    parts = resize if isinstance(resize, (tuple, list)) else ()
+    whole = [not isinstance(part, bool) and hasattr(part, "__index__") for part in parts]
+    if len(parts) != 2 or not all(whole) or min(parts) < 1:
+        raise error(
+            "U605",
+            f"`resize` cannot be {repr(resize)[:60]}",
+            expected="(height, width), two whole numbers from 1 on",
+            found=repr(resize)[:60],
+            do="resize=(224, 224)",
+        )
+    return int(parts[0].__index__()), int(parts[1].__index__())
+
+
+def pictures_of(
+    schema: Schema, columns: tuple[str, ...] | None, resize: tuple[int, int] | None
+) -> DecodedPictures:
+    """What decodes the images and masks of some columns, or of all; a UsageError where there are none."""
+    features = {name: schema[name] for name in (schema if columns is None else columns)}
+    pictures = {name: feature for name, feature in features.items() if isinstance(feature, (Image, Mask))}
+    if pictures:
+        return DecodedPictures(pictures, resize)
+    stored = next((name for name, feature in features.items() if feature.kind == "bytes"), None)
+    raise error(
+        "U655",
+        expected="a column that is declared as rk.Image or rk.Mask",
+        found=", ".join([f"`{name}`: {type(feature).__name__}" for name, feature in features.items()])[:60],
+        do="leave `decode` out"
+        if stored is None
+        else f"open with a schema that says {{{stored!r}: rk.Image(), …}}, if it holds images",
+    )
+
+
+def _filled(batch: Batch, fill: Mapping[str, Any]) -> Batch:
+    out = dict(batch)
+    for name, value in fill.items():
+        column = out.get(name)
+        if isinstance(column, Optional):
+            _check_holds(name, column.values.dtype, value, column.values.shape[1:], "filled")
+            with located(feature=name):
+                out[name] = column.fill(value)
+    return out
+
+
+def _padded(name: str, column: Column, pad: Any) -> Column:
+    if _is_pictures(column):
+        _check_pad(name, column, pad)
+        return padded_pictures(column, 0 if pad is None else pad)  # type: ignore[arg-type]
+    if not isinstance(column, Ragged):
+        return column
+    _check_pad(name, column, pad)
+    if _is_pictures(column.values):
+        dense = padded_pictures(column.values, 0 if pad is None else pad)  # type: ignore[arg-type]
+        column = Ragged(dense, column.offsets, valid=column.valid)
+    return column.to_padded(pad)
+
+
+def _check_pad(name: str, column: Any, pad: Any) -> None:
+    while isinstance(column, (Ragged, SparseColumn)):
+        column = column.values
+    if pad is None or isinstance(column, Strings):
+        return
+    dtype = np.dtype(np.uint8) if _is_pictures(column) else column.dtype
+    _check_holds(name, dtype, pad, (), "padded")
+
+
+def _check_holds(name: str, dtype: np.dtype[Any], value: Any, shape: tuple[int, ...], done: str) -> None:
+    """Refuse what a column cannot hold: NumPy would cut 1.5 down to 1, or raise what says little."""
+    try:
+        given = np.broadcast_to(np.asarray(value), shape)
+        with np.errstate(all="ignore"):
+            same = np.where(given != given, dtype.kind in "fc", given.astype(dtype) == given).all()
+    except (TypeError, ValueError, OverflowError):
+        same = np.False_
+    if not same:
+        raise error(
+            "U605",
+            f"a column of {dtype} cannot be {done} with {repr(value)[:60]}",
+            location=Location(feature=name),
+            expected=f"a value that {dtype} holds" + (f", or values of shape {shape}" if shape else ""),
+            found=repr(value)[:60],
+            do=f"{'fill' if done == 'filled' else 'pad'}={{{name!r}: 0}}",
+        )
+
+
+def _is_pictures(column: object) -> bool:
+    """Whether these are pictures of different sizes: nothing else decodes to an array of objects."""
+    return isinstance(column, np.ndarray) and column.dtype == object
+
+
+def _checked_batch(made: Any) -> Batch:
+    if isinstance(made, dict):
+        return made
+    raise error(
+        "U605",
+        f"the function for `map` gave {type(made).__name__}",
+        expected="a dict of columns, as it was given one",
+        found=repr(made)[:60],
+        do="return the batch, changed or not",
+    )
+
+
+def _check_names(option: str, given: object, columns: tuple[str, ...]) -> None:
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        raise error(
+            "U605",
+            f"`{option}` cannot be {repr(given)[:60]}",
+            expected="a dict of column names to values",
+            found=repr(given)[:60],
+            do=f"{option}={{{columns[0]!r}: 0}}" if columns else f"leave `{option}` out",
+        )
+    for name in given:
+        if name not in columns:
+            raise error(
+                "U605",
+                f"`{option}` names a column that there is not: {repr(name)[:60]}",
+                expected="one of " + ", ".join(repr(one) for one in columns)[:60] if columns else "a column",
+                found=repr(name)[:60],
+                do=f"{option}={{{columns[0]!r}: …}}" if columns else f"leave `{option}` out",
+            )
+
+
+def _check_callable(function: object) -> None:
+    if function is not None and not callable(function):
+        raise error(
+            "U605",
+            f"`map` cannot be {repr(function)[:60]}",
+            expected="a function from batch to batch",
+            found=repr(function)[:60],
+            do="map=lambda batch: batch",
+        )

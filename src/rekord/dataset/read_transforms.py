@@ -1,0 +1,206 @@
+"""Transforms of rows while they are read: what comes out is what writing them would have stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rekord import _core
+from rekord.codec.columns import Column
+from rekord.codec.decode import assemble, new_batch
+from rekord.codec.encode import pool, row_encoder
+from rekord.codec.plan import CodecPlan, compile_plan
+from rekord.dataset.infer import LazySchema
+from rekord.errors import RekordError, error
+from rekord.schema import Bytes, Feature, Image, Mask, Schema
+
+if TYPE_CHECKING:
+    from rekord.dataset.split import Numbered
+    from rekord.transforms.base import Bound
+    from rekord.transforms.chain import Chain
+
+    Batch = dict[str, Column]
+    AnySplit = TypeVar("AnySplit", bound=Numbered)
+
+
+def transformed(split: AnySplit, transforms: Sequence[Any]) -> AnySplit:
+    """A split whose rows are transformed, after what was done to them before."""
+    from rekord.transforms.chain import Chain, as_chain
+
+    steps = as_chain(transforms[0] if len(transforms) == 1 else transforms).steps
+    if split._map is not None:
+        raise error(
+            "U686",
+            "`transform` comes behind a function that changes batches",
+            expected="transforms before functions: they take rows as a schema declares them",
+            found="`map` was called first",
+            do="split.transform(…).map(…)",
+        )
+    before = () if split._transforms is None else split._transforms.chain.steps
+    made = Transforms(split._schema, Chain((*before, *steps)))
+    if split._schema.known:
+        made.schema  # noqa: B018 - what has no meaning for these columns is said now, not at the first batch
+    view = split._copy(ids=split._ids, map=None)
+    view._transforms = made
+    return view
+
+
+def same_transforms(one: Transforms | None, other: Transforms | None) -> bool:
+    """Whether two splits are transformed alike."""
+    return (None if one is None else one.chain) == (None if other is None else other.chain)
+
+
+def refuse_changed(split: Numbered, column: str, verb: str) -> None:
+    """Classes are found as they are stored: refused where a transform may have made others of them."""
+    transforms = split._transforms
+    if transforms is None:
+        return
+    touched = transforms.bound.touches
+    if touched is None or column in touched:
+        raise error(
+            "U687",
+            f"`{verb}` knows the classes of `{column}` as they are stored, and a transform changes them",
+            expected="a column that no transform touches",
+            found=f"split.transform(…).{verb}(by={column!r})"[:60],
+            do=f"split.{verb}(by={column!r}) before transform(…), or write the transformed records first",
+        )
+
+
+class Transforms:
+    """The transforms of a split, bound to its schema when that is known. Small to pickle."""
+
+    def __init__(self, before: LazySchema, chain: Chain) -> None:
+        self.before = before
+        self.chain = chain
+        self._bound: Bound | None = None
+
+    @property
+    def bound(self) -> Bound:
+        """The transforms for rows of the split's schema."""
+        if self._bound is None:
+            self._bound = self.chain.bind(self.before.get())
+        return self._bound
+
+    @property
+    def schema(self) -> Schema:
+        """That of the rows that they make."""
+        return self.bound.schema
+
+    def on(self, before: LazySchema) -> Transforms:
+        """The same for rows of another schema."""
+        return Transforms(before, self.chain)
+
+    def of(self, columns: tuple[str, ...] | None) -> Transforming:
+        """What makes some columns of the transformed rows, or all."""
+        return Transforming(self, columns)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Transforms, (self.before, self.chain)
+
+
+class Transforming:
+    """Makes some columns of transformed rows out of batches of rows as they are stored."""
+
+    def __init__(self, transforms: Transforms, columns: tuple[str, ...] | None) -> None:
+        self._transforms = transforms
+        self._columns = columns
+        self._stored: Schema | None = None
+        self._encoders: list[_core.RowEncoder] = []  # idle ones: each is for one thread at a time
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Transforming, (self._transforms, self._columns)
+
+    def plan(self) -> CodecPlan:
+        """The plan of what comes out."""
+        return compile_plan(self._transforms.schema, self._columns)
+
+    def reading(self) -> CodecPlan:
+        """The plan that records are decoded by: of the columns that are needed, as far as that is known."""
+        before, columns = self._transforms.before, self._columns
+        self.plan()  # a column that there is not is said here
+        if columns is None or self._touches is None:
+            return before.plan(None)
+        stored = before.get()
+        wanted = set(columns) if self._passes else {*columns, *self._touches}
+        return before.plan(tuple([name for name in stored if name in wanted]))
+
+    def then(self, pictures: Callable[[Batch], Batch] | None) -> Callable[[Batch], Batch] | None:
+        """The transforms, and what decodes pictures behind them. Errors name the row in the batch."""
+        if self._passes:
+            return pictures
+        return self if pictures is None else _Then(self, pictures)
+
+    @property
+    def _touches(self) -> frozenset[str] | None:
+        return self._transforms.bound.touches
+
+    @property
+    def _passes(self) -> bool:
+        """Whether no column that comes out is one of theirs."""
+        touched = self._touches
+        return touched is not None and self._columns is not None and touched.isdisjoint(self._columns)
+
+    def __call__(self, batch: Batch) -> Batch:
+        names = list(batch)
+        if not names:
+            return batch
+        stored, apply = self._stored_schema(), self._transforms.bound.apply
+        rows = len(batch[names[0]])
+        try:
+            encoder = self._encoders.pop()
+        except IndexError:
+            encoder = row_encoder(stored)
+        wanted = tuple(stored)
+        for row in range(rows):
+            try:
+                made = apply({name: batch[name][row] for name in names})
+                encoder.append({name: made[name] for name in wanted if name in made})
+            except RekordError as failure:
+                failure.location = failure.location.within(row=row)
+                raise
+        frames: Any = encoder.take() if rows else b""
+        self._encoders.append(encoder)  # not after a failure: it holds half a batch
+        return _decoded(compile_plan(stored), frames, rows)
+
+    def _stored_schema(self) -> Schema:
+        """The columns that come out, for one way through the codec; pictures are the bytes that they are."""
+        if self._stored is None:
+            schema = self._transforms.schema
+            some = frozenset(schema if self._columns is None else self._columns)
+            context = _as_bytes(schema.context, some)
+            if schema.is_sequence:
+                self._stored = Schema(context=context, steps=_as_bytes(schema.steps, some))
+            else:
+                self._stored = Schema(context)
+        return self._stored
+
+
+class _Then:
+    """Transforms, and what decodes pictures behind them. Unlike a closure it can be pickled."""
+
+    def __init__(self, first: Callable[[Batch], Batch], last: Callable[[Batch], Batch]) -> None:
+        self._first = first
+        self._last = last
+
+    def __call__(self, batch: Batch) -> Batch:
+        return self._last(self._first(batch))
+
+
+def _as_bytes(features: Mapping[str, Feature], wanted: frozenset[str]) -> dict[str, Feature]:
+    """These columns with plain bytes for pictures: a mask without its image would be no schema."""
+    out: dict[str, Feature] = {}
+    for name, feature in features.items():
+        if name in wanted:
+            picture = isinstance(feature, (Image, Mask))
+            out[name] = Bytes(key=feature.key, optional=feature.optional) if picture else feature
+    return out
+
+
+def _decoded(plan: CodecPlan, frames: Any, rows: int) -> Batch:
+    batch = new_batch(plan, pool())
+    if rows:
+        view = memoryview(frames).cast("B")
+        slab = pool().slab(len(view))
+        slab.view()[: len(view)] = view
+        batch.feed(slab, 0, len(view), len(view), rows)
+    return assemble(plan, batch.take(), rows)

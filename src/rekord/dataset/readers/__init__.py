@@ -1,0 +1,1 @@
+"""Readers: records of shards to decoded batches, in file order or by number."""

@@ -1,0 +1,245 @@
+"""Records of compressed shards in any order: from flush points, or from an inflated copy."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import zlib
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from rekord import _core
+from rekord.dataset.external_index import frame_bytes
+from rekord.dataset.order import Ids
+from rekord.dataset.read import explain, open_frames, open_slabs
+from rekord.dataset.shard_index import ShardIndex, changed, stamp_of
+from rekord.errors import RekordError, error
+from rekord.framing.deflate import FlushPoint
+from rekord.framing.frames import EVIDENCE_BYTES
+from rekord.location import Location
+from rekord.storage.local import Storage
+from rekord.storage.router import ANYWHERE
+
+MOST_KEPT_BYTES = 64 << 20
+_STEP_BYTES = 1 << 20
+
+
+class Blocks:
+    """The blocks that were inflated last, so that neighbours do not cost the same again. Shared by threads."""
+
+    def __init__(self, most_bytes: int = MOST_KEPT_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._kept: OrderedDict[tuple[str, Any, int], bytes] = OrderedDict()
+        self._kept_bytes = 0
+        self._lock = Lock()
+
+    @property
+    def kept_bytes(self) -> int:
+        """How many bytes are held."""
+        return self._kept_bytes
+
+    def get(self, key: tuple[str, Any, int]) -> bytes | None:
+        """A block that is here still."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+            return found
+
+    def put(self, key: tuple[str, Any, int], block: bytes) -> None:
+        """Keep a block; what was used longest ago goes."""
+        if len(block) > self._most_bytes:
+            return
+        with self._lock:
+            before = self._kept.pop(key, b"")
+            self._kept[key] = block
+            self._kept_bytes += len(block) - len(before)
+            while self._kept_bytes > self._most_bytes:
+                self._kept_bytes -= len(self._kept.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        """Let go of all of them."""
+        with self._lock:
+            self._kept.clear()
+            self._kept_bytes = 0
+
+
+class InflatedShard:
+    """A compressed shard whose index says where it can be entered."""
+
+    def __init__(self, path: str, index: ShardIndex, blocks: Blocks) -> None:
+        assert index.flush_points is not None, "others cannot be entered"
+        self.path = path
+        self.index = index
+        self._blocks = blocks
+        self._points = (FlushPoint(0, 0), *index.flush_points)
+        self._begins = np.array([point.offset for point in self._points], np.uint64)
+
+    def cut(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
+        """The frames of some records in one piece, as the core gathers from it, and where each is in that."""
+        wanted, places = np.unique(records, return_inverse=True)
+        begins, ends = self.index.extents(wanted, np.iinfo(np.int64).max)
+        blocks = np.searchsorted(self._begins, begins.astype(np.uint64), side="right") - 1
+        pieces: list[bytes] = []
+        starts = np.zeros(len(wanted), np.uint64)
+        size_bytes = 0
+        current, block = -1, b""
+        for i, number in enumerate(blocks.tolist()):
+            if number != current:
+                current, block = number, self._block(number)
+            base = self._points[number].offset
+            end = min(int(ends[i]), base + len(block))
+            piece = block[int(begins[i]) - base : end - base]
+            pieces.append(piece)
+            starts[i] = size_bytes
+            size_bytes += len(piece)
+        return (b"".join(pieces), starts, 8), places.reshape(-1).astype(np.int64)
+
+    def _block(self, number: int) -> bytes:
+        key = (self.path, self.index.stamp, number)
+        found = self._blocks.get(key)
+        if found is None:
+            found = self._inflate(number)
+            self._blocks.put(key, found)
+        return found
+
+    def _inflate(self, number: int) -> bytes:
+        point = self._points[number]
+        last = number + 1 == len(self._points)
+        end = self.index.stamp[0] if last else self._points[number + 1].compressed_offset
+        data = self._read(point.compressed_offset, end)
+        # Only the front has the header of the file; after a full flush there is bare deflate.
+        window = (31 if self.index.compression == "gzip" else 15) if number == 0 else -15
+        inflate = zlib.decompressobj(wbits=window)
+        try:
+            if last:
+                return self._last(inflate, data, point.offset)
+            expected_bytes = self._points[number + 1].offset - point.offset
+            block = inflate.decompress(data, expected_bytes)
+            # Whatever comes beyond is not what the index says.
+            if len(block) == expected_bytes and not inflate.eof:
+                return block
+        except zlib.error:
+            pass
+        raise self._wrong(number)
+
+    def _last(self, inflate: Any, data: bytes, base: int) -> bytes:
+        """The last block, which ends with the last record: as long as that says, once its header is proven."""
+        if not len(self.index):
+            return b""
+        begin = int(self.index.begins(np.array([len(self.index) - 1]))[0]) - base
+        block = _more(inflate, data, begin + _core.HEADER_BYTES)
+        header = bytes(block[begin:])
+        if not _core.header_agrees(header):
+            raise self._wrong(len(self._points) - 1)
+        end = begin + frame_bytes(header)
+        while len(block) < end:
+            step = _more(inflate, inflate.unconsumed_tail, min(end - len(block), _STEP_BYTES))
+            if not step:
+                raise self._wrong(len(self._points) - 1)
+            block += step
+        return bytes(block)
+
+    def _read(self, begin: int, end: int) -> bytes:
+        with ANYWHERE.open_read(self.path) as file:
+            file.seek(begin)
+            data = bytearray(end - begin)
+            view, filled = memoryview(data), 0
+            while filled < len(data) and (count := file.readinto(view[filled:])):
+                filled += count
+        return bytes(data[:filled])
+
+    def _wrong(self, number: int) -> RekordError:
+        """The file is damaged, which reading from its front tells; or the index is not one of this file."""
+        point = self._points[number]
+        with open_frames(self.path) as reader:
+            try:
+                for _ in reader.stretches():
+                    pass
+            except RekordError as failure:
+                return reader.recover(failure, within=EVIDENCE_BYTES)[0]
+        return error(
+            "X547",
+            location=Location(path=self.path, offset=point.offset, compressed_offset=point.compressed_offset),
+            expected="records from the flush point on that the index names",
+            found="other data, in a file that is whole",
+            do="write the dataset again, or read it in file order, which needs no index",
+        )
+
+
+def _more(inflate: Any, data: bytes, most_bytes: int) -> bytearray:
+    """So many bytes more, or all that come."""
+    out = bytearray()
+    while len(out) < most_bytes:
+        step = inflate.decompress(data, most_bytes - len(out))
+        data = inflate.unconsumed_tail
+        out += step
+        if not step:
+            break
+    return out
+
+
+_MOST_FRAMES = 1 << 20
+_IDLE_BYTES = 4 << 20
+
+
+class Unpacked:
+    """The inflated copies of some shards, each made when it is first needed. Safe to share by threads."""
+
+    def __init__(self, folder: str, storage: Storage) -> None:
+        self._folder = folder
+        self._storage = storage
+        self._copies: dict[str, tuple[str, ShardIndex]] = {}
+        self._locks: defaultdict[str, Lock] = defaultdict(Lock)
+        self._lock = Lock()
+
+    def copy_of(self, path: str, index: ShardIndex) -> tuple[str, ShardIndex]:
+        """The copy of a shard, and its index."""
+        with self._lock:
+            lock = self._locks[path]
+        with lock:  # one thread inflates a file; others need not wait for it to read their own
+            if path not in self._copies:
+                self._copies[path] = self._inflated(path, index)
+            return self._copies[path]
+
+    def remove(self) -> None:
+        """Remove the copies."""
+        for copy, _ in self._copies.values():
+            with suppress(RekordError):
+                self._storage.remove(copy)
+        self._copies.clear()
+
+    def _inflated(self, path: str, index: ShardIndex) -> tuple[str, ShardIndex]:
+        # A name that whoever finds it after a crash takes for half done, and removes.
+        copy = os.path.join(self._folder, f"unpacked-{os.getpid()}-{secrets.token_hex(8)}.tmp")
+        file = self._storage.create(copy)
+        try:
+            written = self._copy_frames(path, file.write)
+        except BaseException:
+            with suppress(RekordError):
+                self._storage.remove(copy)
+            raise
+        finally:
+            file.close()
+        if stamp_of(path) != index.stamp or (index.stream_bytes or written) != written:
+            with suppress(RekordError):
+                self._storage.remove(copy)
+            raise changed(path, index.stamp, None)
+        return copy, ShardIndex(index.offsets, path=copy, stamp=stamp_of(copy), stream_bytes=written)
+
+    def _copy_frames(self, path: str, write: Callable[[memoryview], object]) -> int:
+        with open_slabs(path, _core.Pool(_IDLE_BYTES), reuse=True) as reader:
+            try:
+                while (segment := reader.next(_MOST_FRAMES)) is not None:
+                    write(memoryview(segment.slab.view())[segment.begin : segment.end])
+            except RekordError as failure:
+                failure.location = failure.location.within(
+                    path=path, record=reader.record, offset=reader.offset
+                )
+                raise explain(failure) from None
+            return reader.offset

@@ -1,0 +1,74 @@
+"""Records by their numbers to decoded batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rekord import _core
+from rekord.codec.columns import Column
+from rekord.codec.decode import assemble, new_batch, row_error
+from rekord.codec.plan import CodecPlan
+from rekord.dataset.order import Ids
+from rekord.dataset.read import explain
+from rekord.dataset.shards import Shards
+from rekord.errors import RekordError
+from rekord.faults import frame_error
+from rekord.framing.frames import payload_at
+from rekord.location import Location
+
+
+class IndexedDecoder:
+    """Decodes records of some shards by a plan, and perhaps their pictures, batch after batch, for one thread."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        plan: CodecPlan,
+        pool: _core.Pool,
+        pictures: Callable[[dict[str, Column]], dict[str, Column]] | None = None,
+    ) -> None:
+        self._shards = shards
+        self._plan = plan
+        self._pool = pool
+        self._pictures = pictures
+        self._batch = new_batch(plan, pool)
+
+    def decode(self, ids: Ids) -> dict[str, Column]:
+        """The batch of these records, in this order."""
+        gathered = self._shards.gather(ids, self._pool)
+        size = gathered.size_bytes
+        consumed, _, frame, row = self._batch.feed(gathered.slab, 0, size, size, len(ids))
+        if frame is not None or row is not None:
+            raise self._failure(ids, gathered.slab, consumed, frame, row)
+        try:
+            batch = assemble(self._plan, self._batch.take(), len(ids))
+            return batch if self._pictures is None else self._pictures(batch)
+        except RekordError as failure:
+            bad = failure.location.row
+            if bad is not None:
+                where = self._shards.where(int(ids[bad]))
+                failure.location = Location(feature=failure.location.feature).within(**where.to_dict())
+            raise
+
+    def _failure(
+        self,
+        ids: Ids,
+        slab: _core.Slab,
+        consumed: int,
+        frame: _core.Problem | None,
+        row: tuple[_core.Problem, int] | None,
+    ) -> RekordError:
+        where = self._shards.where(int(ids[self._batch.rows]))
+        self._batch.take()  # the rows before it go with it
+        if row is not None:
+            payload = payload_at(slab, consumed)
+            failure = row_error(self._plan, *row, payload)
+            failure.location = failure.location.within(**where.to_dict())
+            return failure
+        assert frame is not None
+        failure = frame_error(frame, record=where.record or 0, offset=where.offset or 0)
+        failure.location = where
+        try:
+            return explain(failure)
+        except RekordError:
+            return failure  # the file cannot be looked at any more

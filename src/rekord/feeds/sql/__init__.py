@@ -1,0 +1,1 @@
+"""SQL over the records of splits, with DuckDB."""

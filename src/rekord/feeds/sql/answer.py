@@ -1,0 +1,298 @@
+"""The answer to a query over splits, which reads no more of their records than it needs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rekord.errors import RekordError, error
+from rekord.feeds.sql.engine import Runner, check_statement, connect, duckdb, explained, no_table
+from rekord.feeds.sql.plan import Simple, choose_records, planned, simple_query
+from rekord.feeds.sql.tables import Part, Table, quoted, quoted_text, record_kinds, table_columns
+from rekord.schema import Label, Schema
+from rekord.schema.messages import near_miss
+from rekord.storage.remote import is_remote
+
+if TYPE_CHECKING:
+    from rekord.dataset.split import Split
+
+
+_ALL = "records"
+_INNER = re.compile(r"rk(\d+|index)")
+"""Names that tables have for DuckDB: no split has a table by such a name."""
+_ROWS, _LARGE_ROWS = 8192, 256
+"""Of a batch of the answer; few where a row may hold a picture."""
+_SHORT_BYTES = 2 << 30
+"""What is not read in a moment is read on another thread, so that Ctrl-C is heard."""
+MOST_COLUMNS = 10_000
+"""Of a table that DuckDB is given whole: it takes half a millisecond and 50 kB for each, several times over."""
+_WITHOUT_ARROW_TYPE = ("bignum", "bit", "time with time zone", "uhugeint", "varint")
+_NESTED = ("array", "list", "map", "struct", "tuple", "union")
+_COMPARED_WORDS = 8
+_LISTS_TABLES = re.compile(r"_tables\b|_views\b|_columns\b|information_schema", re.IGNORECASE)
+_SHOWS_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
+
+
+class Answer:
+    """A query that is understood and not yet run. Its connection is closed with it."""
+
+    def __init__(self, splits: Sequence[Split], sql: str) -> None:
+        self._package = duckdb()
+        self._connection = connect()
+        self._runner = Runner(self._connection)
+        self._tables: list[Table] = []
+        self._reader: Any = None
+        self._relation: Any = None
+        self._schema: Any = None
+        self.rows = 0  # that were given so far
+        try:
+            self._sql = check_statement(self._connection, sql)
+            self._relation = _for_arrow(self._prepared(splits))
+        except BaseException as failure:
+            self.close()
+            raise self._told(failure) from None
+
+    @property
+    def schema(self) -> Any:
+        """The types of the answer. It begins to run for that."""
+        if self._schema is None:
+            self._schema = self._started().schema
+        return self._schema
+
+    def table(self) -> Any:
+        """The whole answer."""
+        try:
+            answer = self._relation
+            return self._runner.run(getattr(answer, "to_arrow_table", None) or answer.fetch_arrow_table)
+        except BaseException as failure:
+            raise self._told(failure) from None
+
+    def batches(self) -> Iterator[Any]:
+        """The answer, batch by batch; at its end all is closed."""
+        try:
+            reader = self._started()
+            while (batch := self._runner.run(partial(next, reader, None))) is not None:
+                self.rows += batch.num_rows
+                yield batch
+        except GeneratorExit:
+            raise
+        except BaseException as failure:
+            raise self._told(failure) from None
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop: nothing is read any more."""
+        self._runner.close()
+        self._reader = self._relation = None
+        for table in self._tables:
+            table.close()
+        with suppress(self._package.Error):
+            self._connection.close()
+
+    def __enter__(self) -> Answer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _prepared(self, splits: Sequence[Split]) -> Any:
+        names = _names(splits)
+        if _SHOWS_TABLES.fullmatch(self._sql):
+            listed = ", ".join(quoted_text(name) for name in sorted(names))
+            return self._connection.sql(f"select unnest([{listed}]) as name")
+        simple = simple_query(self._connection, self._sql, self._package.Error)
+        narrow = None if simple is None else _narrow(splits, names, self._sql, simple)
+        if simple is not None and narrow is not None:
+            self._register([narrow])
+            self._runner.inline = _is_short(narrow)
+            if not simple.filtered or not any(map(narrow.reads, narrow.parts)):
+                return self._connection.sql(self._sql)
+        else:
+            self._register(_asked(splits, names, self._sql, simple))
+        self._follow_plan(list(names))
+        return self._connection.sql(self._sql)
+
+    def _follow_plan(self, names: Sequence[str]) -> None:
+        """Let tables give no more than the plan of the query asks them for."""
+        try:
+            plan = planned(self._connection, self._sql, self._tables)
+        except self._package.CatalogException as failure:
+            raise no_table(failure, names) or failure from None
+        for table in self._tables:
+            needed = sorted(plan.columns[table.number])
+            if len(needed) < len(table.columns):
+                table.needed = needed
+                self._connection.unregister(table.scanned)
+                self._connection.register(table.scanned, table)
+                self._connection.execute(table.view())
+            if table.number in plan.filters:
+                choose_records(self._connection, table, plan.filters[table.number])
+
+    def _register(self, tables: Sequence[Table]) -> None:
+        for table in tables:
+            self._tables.append(table)
+            self._connection.register(table.scanned, table)
+            self._connection.execute(table.view())
+
+    def _started(self) -> Any:
+        if self._reader is None:
+            try:
+                answer = self._relation
+                rows = _ROWS if not any(_is_large(kind) for kind in answer.types) else _LARGE_ROWS
+                start = getattr(answer, "to_arrow_reader", None) or answer.fetch_record_batch
+                self._reader = self._runner.run(partial(start, rows))
+            except BaseException as failure:
+                self.close()
+                raise self._told(failure) from None
+        return self._reader
+
+    def _told(self, failure: BaseException) -> BaseException:
+        """What is to be raised: what went wrong while records were read comes through DuckDB as a mere text."""
+        for table in self._tables:
+            if (met := table.taken_failure()) is not None:
+                return met
+        if isinstance(failure, self._package.InterruptException):
+            return KeyboardInterrupt()
+        if isinstance(failure, (self._package.Error, pa.ArrowException, OSError)):
+            names = {
+                (table.number, place): f"`{column.name[:60]}`"
+                for table in self._tables
+                for place, column in enumerate(table.columns)
+            }
+            return explained(failure, names)
+        return failure
+
+
+def _names(splits: Sequence[Split]) -> dict[str, Sequence[Split]]:
+    """The tables that a query can name: `records`, and each split whose name is free."""
+    tables: dict[str, Sequence[Split]] = {_ALL: splits}
+    taken = {_ALL}
+    for split in splits:
+        name = split.name
+        if name and name.casefold() not in taken and not _INNER.fullmatch(name.casefold()):
+            taken.add(name.casefold())
+            tables[name] = [split]
+    return tables
+
+
+def _asked(
+    splits: Sequence[Split], names: dict[str, Sequence[Split]], sql: str, simple: Simple | None
+) -> list[Table]:
+    """The tables that a query names, with all of their columns."""
+    if splits[0]._map is None and len(splits[0].schema) > MOST_COLUMNS:
+        raise _too_many_columns(splits[0].schema, simple)
+    kinds = record_kinds(splits[0])
+    columns = table_columns(dict(splits[0].schema.items()) if splits[0]._map is None else None, kinds, sql)
+    parts = {id(split): Part(split, kinds) for split in splits}
+    asked, every = sql.casefold(), bool(_LISTS_TABLES.search(sql))
+    return [
+        Table(number, name, [parts[id(split)] for split in within], columns)
+        for number, (name, within) in enumerate(names.items())
+        if every or name.casefold() in asked
+    ]
+
+
+def _narrow(
+    splits: Sequence[Split], names: dict[str, Sequence[Split]], sql: str, simple: Simple
+) -> Table | None:
+    """The table of a simple query with the columns that it names, and no others; None where that is not sure."""
+    within = [parts for name, parts in names.items() if name.casefold() == simple.table.casefold()]
+    if not within or splits[0]._map is not None:
+        return None
+    schema = splits[0].schema
+    if len({name.casefold() for name in schema}) < len(schema) or "" in schema:
+        return None  # such columns have other names in SQL
+    read = [
+        name
+        for name, feature in schema.items()
+        if name.casefold() in simple.words
+        or (isinstance(feature, Label) and f"{name}_name".casefold() in simple.words)
+    ]
+    kinds = record_kinds(splits[0], read)
+    columns = [
+        one
+        for one in table_columns({name: schema[name] for name in read}, kinds, sql)
+        if one.name.casefold() in simple.words
+    ]
+    if not simple.among(one.name for one in columns):
+        return None
+    return Table(0, simple.table, [Part(split, kinds) for split in within[0]], columns)
+
+
+def _too_many_columns(schema: Schema, simple: Simple | None) -> RekordError:
+    """The error for a query that needs a table whole, or may; where it names a column wrongly, that is why."""
+    known = {name.casefold() for name in schema}
+    unknown = [] if simple is None else sorted(simple.words - simple.given - known)
+    near = {word: near_miss(word, schema) for word in unknown[:_COMPARED_WORDS]}
+    return error(
+        "U680",
+        "a table has too many columns for this query",
+        expected=f"at most {MOST_COLUMNS:,} columns, or a query over one table that names the columns it needs",
+        found=f"{len(schema):,} columns",
+        likely=next((f"`{name}` is meant by `{word[:60]}`" for word, name in near.items() if name), None),
+        do="rekord infer PATH      (lists the columns), then: select COLUMN, COLUMN from records",
+    )
+
+
+def _is_short(table: Table) -> bool:
+    """Whether all files of a table are read in a moment."""
+    paths = [path for part in table.parts for path in part.split.paths]
+    try:
+        return not any(map(is_remote, paths)) and sum(map(os.path.getsize, paths)) <= _SHORT_BYTES
+    except OSError:
+        return False  # it is said when the file is read
+
+
+def _for_arrow(answer: Any) -> Any:
+    """An answer with text in place of what Arrow has no type for: DuckDB would hand over other values, or bytes."""
+    if not any(map(_has_no_arrow_type, answer.types)):
+        return answer
+    return answer.project(
+        ", ".join(
+            f"#{place}::varchar as {quoted(name)}" if _has_no_arrow_type(kind) else f"#{place}"
+            for place, (name, kind) in enumerate(zip(answer.columns, answer.types, strict=True), 1)
+        )
+    )
+
+
+def _has_no_arrow_type(kind: Any) -> bool:
+    return kind.id in _WITHOUT_ARROW_TYPE or (
+        kind.id in _NESTED
+        and any(_has_no_arrow_type(child) for _, child in kind.children if not isinstance(child, int))
+    )
+
+
+def _is_large(kind: Any) -> bool:
+    """Whether a value of one of DuckDB's types may be a picture or a long list."""
+    return any(sign in str(kind) for sign in ("BLOB", "[", "STRUCT", "VARCHAR"))
+
+
+def split_sql(split: Split, query: str) -> pa.Table:
+    """What a query says of the table `records`. Only columns that it needs are decoded."""
+    try:
+        with Answer([split], query) as answer:
+            return answer.table()
+    except RekordError as failure:
+        if failure.code in ("U680", "U682"):
+            raise _said(failure) from None
+        if failure.code == "U681":
+            failure.do = "select what is wanted; the answer is a pyarrow.Table, which other tools take on"
+        raise
+
+
+def _said(failure: RekordError) -> RekordError:
+    """What is wrong with a query, as splits say it: what to do is in Python there."""
+    return error(
+        "U669",
+        expected=failure.expected,
+        found=failure.found,
+        likely=failure.likely,
+        do='split.sql("select label, count(*) from records group by 1")',
+    )

@@ -1,0 +1,247 @@
+"""DuckDB as queries need it: one database a process, that can read nothing but what it is given."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from threading import Lock, current_thread, main_thread
+from typing import Any
+
+from rekord.errors import RekordError, error
+from rekord.schema.messages import near_miss
+from rekord.storage.portability import check_address_space, check_working_directory, out_of_memory, refused
+
+_EXAMPLE = 'rekord query PATH "select label, count(*) from records group by 1"'
+_SHOWN, _OF_DATA = 200, 60
+_AT = re.compile(r"^LINE \d+: ", re.MULTILINE)
+_PHYSICAL = re.compile(r"\brk(\d+)c(\d+)\b")
+_ADDRESS_SPACE_BYTES = 768 << 20
+"""What DuckDB reserves for its threads as it opens a database. With less it crashes."""
+
+_databases: dict[int, Any] = {}
+_lock = Lock()
+
+
+def duckdb() -> Any:
+    """The package, or what to install."""
+    try:
+        import duckdb as package
+    except ImportError as failure:
+        raise refused(failure) or error(
+            "U602",
+            "SQL needs DuckDB, which is not installed",
+            expected="the package duckdb",
+            found=str(failure)[:60],
+            do="pip install 'rekord[sql]'",
+        ) from failure
+    return package
+
+
+def connect() -> Any:
+    """A connection of its own to the database of this process, which takes far longer to set up than to use."""
+    with _lock:
+        database = _databases.get(os.getpid())  # one that was forked has locks that nobody may hold any more
+        if database is None:
+            database = _databases[os.getpid()] = _new_database()
+        return database.cursor()
+
+
+def _new_database() -> Any:
+    # It spills what does not fit into memory; its own choice of place is the folder that one happens to be in.
+    spill = os.path.join(tempfile.gettempdir(), f"rekord-sql-{secrets.token_hex(8)}")
+    settings = {
+        "enable_external_access": False,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        # A name that is no table must not be looked for among the variables of whoever called.
+        "python_enable_replacements": False,
+        # Records come from Python, as one stream, on the thread that asks: another one would wait for the
+        # interpreter's lock, and who ends it while holding that lock would wait for ever.
+        "threads": 1,
+        "temp_directory": spill,
+    }
+    package = duckdb()
+    check_working_directory()
+    check_address_space(_ADDRESS_SPACE_BYTES, "DuckDB")
+    database = package.connect(":memory:", config=settings)
+    database.execute("set lock_configuration = true")
+    return database
+
+
+@atexit.register
+def _close() -> None:
+    """Before the interpreter goes: what DuckDB still holds of Python cannot be let go of later."""
+    database = _databases.pop(os.getpid(), None)
+    if database is not None:
+        with suppress(Exception):
+            database.close()
+
+
+class Runner:
+    """Runs what takes time on a connection, so that Ctrl-C ends it.
+
+    DuckDB does not look for signals, and Python's main thread cannot while it is in there: so it waits for another.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._thread: ThreadPoolExecutor | None = None
+        self.inline = (
+            False  # of what ends soon, or comes back to Python often: another thread takes a while to begin
+        )
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """What a call gives. A KeyboardInterrupt comes out when the call has ended."""
+        if self.inline or current_thread() is not main_thread():
+            return call()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="rekord-query")
+        # Made before the thread knows of it: an interrupt may come while the call is being submitted.
+        running: Future[Any] = Future()
+        try:
+            self._thread.submit(_complete, running, call)
+            return running.result()
+        except KeyboardInterrupt:
+            while (
+                not running.cancel() and not running.done()
+            ):  # one that comes before the query begins is lost
+                self._connection.interrupt()
+                wait([running], timeout=0.05)
+            raise
+
+    def close(self) -> None:
+        """Let go of the thread, which has nothing to do any more and ends by itself."""
+        # Not waited for: the garbage collector closes an answer that was left behind.
+        self._thread = None
+
+
+def _complete(running: Future[Any], call: Callable[[], Any]) -> None:
+    """Make the call, unless it was cancelled, and give its result or exception to who waits for it."""
+    if not running.set_running_or_notify_cancel():
+        return
+    try:
+        running.set_result(call())
+    except BaseException as failure:
+        running.set_exception(failure)
+
+
+def check_statement(connection: Any, sql: object) -> str:
+    """One statement, and one that only reads."""
+    if not isinstance(sql, str):
+        raise cannot("a query, as a str", type(sql).__name__)
+    package = duckdb()
+    try:
+        statements = connection.extract_statements(_sayable(sql))
+        kinds = [statement.type for statement in statements]
+    except package.Error as failure:
+        raise explained(failure, {}) from None
+    if len(kinds) != 1:
+        raise cannot("one statement", f"{len(kinds)} of them" if kinds else "none")
+    if kinds[0] != package.StatementType.SELECT:
+        raise error(
+            "U681",
+            expected="a statement that begins with select, from, with, values, describe or summarize",
+            found=f"{_word(sql)}, which is another kind of statement",
+            do="select what is wanted; --output writes an answer to a file",
+        )
+    if statements[0].named_parameters:
+        raise cannot("a query with all of its values", "a parameter, such as ? or $1")
+    return sql
+
+
+def no_table(failure: Exception, names: Sequence[str]) -> RekordError | None:
+    """The error for a table that is not there, where that is what DuckDB says."""
+    found = re.search(r"Table with name (.*) does not exist", str(failure))
+    if found is None:
+        return None
+    near = near_miss(found[1], names)
+    return cannot(
+        "one of the tables "
+        + ", ".join(f"`{name[:60]}`" for name in names[:8])
+        + (", …" if names[8:] else ""),
+        _cut(f"Table with name {found[1][:60]} does not exist", _SHOWN),
+        likely=None if near is None else f"`{near}` is meant",
+    )
+
+
+def explained(failure: Exception, names: dict[tuple[int, int], str]) -> RekordError:
+    """What DuckDB says of a query, with columns by the names that the query has for them."""
+    package = duckdb()
+    said = _PHYSICAL.sub(lambda found: names.get((int(found[1]), int(found[2])), found[0]), str(failure))
+    message, _, place = said.partition("\n\n")
+    what, *more = [line.strip() for line in message.split("\n") if line.strip()] or [type(failure).__name__]
+    what = re.sub(r"^[A-Z][\w ]* Error: ", "", what)
+    hint = " ".join(more) or None
+    if isinstance(failure, package.OutOfMemoryException):
+        return out_of_memory(_cut(what, _SHOWN))
+    if isinstance(failure, package.PermissionException):
+        return error(
+            "U681",
+            "a query reached for something outside of the records",
+            expected="the tables of the dataset, and nothing else",
+            found=_cut(what, _SHOWN),
+            do=_EXAMPLE,
+        )
+    syntax = (package.BinderException, package.CatalogException, package.ParserException)
+    if isinstance(failure, syntax):
+        where = _marked(place)
+        return cannot(
+            "a query that DuckDB takes, over the table `records`",
+            _cut(what, _SHOWN) + (f" (at `{where}`)" if where else ""),
+            likely=None if hint is None else _cut(hint, _SHOWN),
+            do='rekord query PATH "describe records"' if isinstance(failure, syntax[:2]) else _EXAMPLE,
+        )
+    return error(
+        "U682",
+        expected="values that the query can work with",
+        found=_without_data(what),
+        do="leave such values out with `where`, or use try_cast(… as …), which gives null for them",
+    )
+
+
+def cannot(expected: str, found: str, *, likely: str | None = None, do: str = _EXAMPLE) -> RekordError:
+    """The error for a text that is no query over the records."""
+    return error("U680", expected=expected, found=found, likely=likely, do=do)
+
+
+def _sayable(sql: str) -> str:
+    """A text that is one: halves of characters, from a command line in another encoding, are none."""
+    try:
+        sql.encode()
+    except UnicodeEncodeError:
+        raise cannot("a query in UTF-8", _cut(repr(sql), _OF_DATA)) from None
+    return sql
+
+
+def _word(sql: str) -> str:
+    found = re.search(r"[A-Za-z]+", sql)
+    return "nothing" if found is None else f"`{found[0][:20].lower()}`"
+
+
+def _marked(place: str) -> str | None:
+    """The part of the query that DuckDB's marks stand below."""
+    lines = place.split("\n")
+    if len(lines) < 2 or not _AT.match(lines[0]) or "^" not in lines[1]:
+        return None
+    begin = lines[1].index("^")
+    return " ".join(lines[0][begin:].split())[:30] or None
+
+
+def _without_data(what: str) -> str:
+    """A message that quotes a value, with no more of it than may be shown."""
+    first, last = what.find("'"), what.rfind("'")
+    quoted = what[first + 1 : last] if 0 <= first < last else ""
+    if len(quoted) > _OF_DATA:
+        what = f"{what[: first + 1]}{quoted[:_OF_DATA]}…{what[last:]}"
+    return _cut(what, _SHOWN)
+
+
+def _cut(text: str, most: int) -> str:
+    joined = " ".join(text.split())
+    return joined if len(joined) <= most else joined[: most - 1] + "…"

@@ -1,0 +1,1 @@
+"""Splits as tf.data.Datasets."""

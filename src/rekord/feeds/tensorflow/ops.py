@@ -1,0 +1,299 @@
+"""Payloads to columns with TensorFlow's own parsers, in the forms that native mode has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from rekord.codec.plan import CodecPlan
+from rekord.dataset.batches import Request
+from rekord.dataset.postprocess import Finish
+from rekord.dataset.samplers import FileOrder
+from rekord.dataset.shard_index import compression_of
+from rekord.errors import RekordError, error
+from rekord.schema import Boxes, Feature, Schema, Sparse, Tensor
+from rekord.schema.interop.tf_spec import to_tf_spec
+
+_RAW_AS = {"uint32": "int32", "uint64": "int64"}
+"""What decode_raw does not know is decoded as its neighbour, and its bits are then taken for what they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parser:
+    """The wanted columns of a schema, and what becomes of holes and ragged rows."""
+
+    schema: Schema
+    spec: Any
+    fill: Mapping[str, Any]
+    pad: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, plan: CodecPlan, finish: Finish | None) -> Parser:
+        """The parser of a plan; a SchemaError where a column has no spec of TensorFlow."""
+        wanted = set(plan.columns)
+        context = {name: feature for name, feature in plan.schema.context.items() if name in wanted}
+        steps = {name: feature for name, feature in plan.schema.steps.items() if name in wanted}
+        schema = Schema(context=context, steps=steps) if plan.schema.is_sequence else Schema(context)
+        return cls(
+            schema,
+            None if schema.kind == "bytes" else to_tf_spec(schema),
+            {} if finish is None else finish.fill,
+            None if finish is None else finish.pad,
+        )
+
+    def parse(self, tf: Any, payloads: Any) -> dict[str, Any]:
+        """In the graph: the columns of a batch of payloads."""
+        out: dict[str, Any] = {}
+        if self.schema.kind == "bytes":
+            return dict.fromkeys(self.schema, payloads)
+        if not self.schema.is_sequence:
+            parsed = tf.io.parse_example(payloads, self.spec)
+            for name, feature in self.schema.items():
+                out[name] = self._column(tf, name, feature, parsed)
+            return out
+        context, steps = self.spec
+        parsed, lists, lengths = tf.io.parse_sequence_example(payloads, context or None, steps or None)
+        for name, feature in self.schema.context.items():
+            out[name] = self._column(tf, name, feature, parsed)
+        for name, feature in self.schema.steps.items():
+            out[name] = self._list(tf, name, feature, lists, lengths)
+        return out
+
+    def _column(self, tf: Any, name: str, feature: Feature, parsed: Mapping[str, Any]) -> Any:
+        if isinstance(feature, Sparse):
+            column = _sparse(tf, feature, parsed[feature.key or name])
+            valid = _bincount(tf, column) > 0 if feature.optional else None
+        elif isinstance(feature, Boxes):
+            column, valid = _boxes(tf, name, feature, parsed)
+        else:
+            column, valid = _plain(tf, feature, parsed[feature.key or name])
+        return self._finished(tf, name, feature, column, valid)
+
+    def _list(
+        self, tf: Any, name: str, feature: Feature, lists: Mapping[str, Any], lengths: Mapping[str, Any]
+    ) -> Any:
+        key = feature.key or name
+        if isinstance(feature, Boxes):
+            column, valid = _boxes(tf, name, feature, lists)
+        elif isinstance(lists[key], tf.RaggedTensor):
+            column = _typed(tf, feature, _long(tf, lists[key]))
+            valid = column.row_lengths() > 0
+        elif isinstance(lists[key], tf.SparseTensor):
+            column = _typed(tf, feature, _long(tf, tf.RaggedTensor.from_sparse(lists[key])))
+            valid = column.row_lengths() > 0
+        else:
+            rows = tf.RaggedTensor.from_tensor(lists[key], lengths=lengths[key])
+            column, valid = _typed(tf, feature, _long(tf, rows)), lengths[key] > 0
+        return self._finished(tf, name, feature, column, valid)
+
+    def _finished(self, tf: Any, name: str, feature: Feature, column: Any, valid: Any) -> Any:
+        if isinstance(column, tf.RaggedTensor) and self.pad is not None:
+            usual = b"" if column.dtype == tf.string else 0
+            value = self.pad.get(name, usual)
+            return column.to_tensor(tf.cast(value, column.dtype) if column.dtype != tf.string else value)
+        if not feature.optional:
+            return column
+        fillable = not isinstance(column, (tf.RaggedTensor, tf.SparseTensor)) and column.dtype != tf.string
+        if name in self.fill and fillable:
+            there = tf.reshape(valid, [-1, *[1] * (len(column.shape) - 1)])
+            return tf.where(there, column, tf.constant(np.asarray(self.fill[name], feature.dtype)))
+        return {"values": column, "valid": valid}
+
+
+def _plain(tf: Any, feature: Feature, parsed: Any) -> tuple[Any, Any]:
+    """A column of one key, and which rows are there; an empty list is one that is not, to TensorFlow."""
+    if isinstance(parsed, tf.SparseTensor):
+        rows = _long(tf, tf.RaggedTensor.from_sparse(parsed))
+        valid = rows.row_lengths() > 0
+        if feature.variable and not isinstance(feature, Tensor):
+            return _typed(tf, feature, rows), valid
+        known = () if isinstance(feature, Tensor) else feature.shape
+        usual = _no_tensor(feature) if isinstance(feature, Tensor) else None
+        dense = rows.to_tensor(usual, shape=[None, prod(known)])  # type: ignore[arg-type]
+        return _typed(tf, feature, tf.reshape(dense, [-1, *known])), valid
+    if isinstance(parsed, tf.RaggedTensor):
+        rows = _long(tf, parsed)
+        return _typed(tf, feature, rows), rows.row_lengths() > 0
+    return _typed(tf, feature, parsed), None
+
+
+def _no_tensor(feature: Tensor) -> bytes:
+    """What is decoded in place of a tensor that is missing: zeros, or nothing where the size varies."""
+    if feature.variable:
+        return b""
+    return bytes(prod(feature.shape) * np.dtype(feature.dtype).itemsize)  # type: ignore[arg-type]
+
+
+def _typed(tf: Any, feature: Feature, column: Any) -> Any:
+    """Stored values in the declared dtype."""
+    if isinstance(feature, Tensor):
+        return _tensors(tf, feature, column)
+    if feature.dtype is None:
+        return column
+    dtype = tf.as_dtype(feature.dtype)
+    if column.dtype == dtype:
+        return column
+    change = tf.bitcast if dtype == tf.uint64 else tf.cast
+    return tf.ragged.map_flat_values(change, column, dtype)
+
+
+def _tensors(tf: Any, feature: Tensor, column: Any) -> Any:
+    """Raw bytes as arrays."""
+    if isinstance(column, tf.RaggedTensor):
+        return column.with_flat_values(_tensors(tf, feature, column.flat_values))
+    name = np.dtype(feature.dtype).name
+    raw, wanted = tf.as_dtype(_RAW_AS.get(name, name)), tf.as_dtype(feature.dtype)
+    if not feature.variable:
+        flat = tf.io.decode_raw(column, raw, fixed_length=None)
+        flat = flat if raw == wanted else tf.bitcast(flat, wanted)
+        return tf.reshape(flat, [-1, *feature.shape])
+    flat = tf.io.decode_raw(tf.strings.reduce_join(column), raw)
+    flat = flat if raw == wanted else tf.bitcast(flat, wanted)
+    at = feature.shape.index(None)
+    before, after = feature.shape[:at], feature.shape[at + 1 :]
+    around = prod(before) * prod(after)  # type: ignore[arg-type]
+    lengths = tf.cast(tf.strings.length(column), tf.int64) // (around * np.dtype(feature.dtype).itemsize)
+    lengths = tf.repeat(lengths, prod(before))  # type: ignore[arg-type]
+    out = tf.RaggedTensor.from_row_lengths(tf.reshape(flat, [-1, *after]), lengths, validate=False)
+    for size in reversed(before):
+        out = tf.RaggedTensor.from_uniform_row_length(out, size)
+    return out
+
+
+def _sparse(tf: Any, feature: Sparse, parsed: Any) -> Any:
+    dtype = tf.as_dtype(feature.dtype)
+    if parsed.dtype == dtype:
+        return parsed
+    change = tf.bitcast if dtype == tf.uint64 else tf.cast
+    return tf.SparseTensor(parsed.indices, change(parsed.values, dtype), parsed.dense_shape)
+
+
+def _bincount(tf: Any, column: Any) -> Any:
+    """How many values each row of a sparse column has."""
+    ones = tf.ones_like(column.indices[:, 0])
+    return tf.math.unsorted_segment_sum(ones, column.indices[:, 0], column.dense_shape[0])
+
+
+def _boxes(tf: Any, name: str, feature: Boxes, parsed: Mapping[str, Any]) -> tuple[Any, Any]:
+    sides = [_long(tf, parsed[key]) for key in feature.record_keys(name)]
+    flat = tf.stack([side.flat_values for side in sides], axis=1)
+    column = sides[0].with_flat_values(flat)
+    return column, column.row_lengths() > 0
+
+
+def _long(tf: Any, rows: Any) -> Any:
+    return rows.with_row_splits_dtype(tf.int64)
+
+
+SHUFFLE_RECORDS = 16_384
+"""So many records lie in the buffer that a shuffled dataset draws from."""
+
+_FILES_AT_A_TIME = 16
+_RECORDS_AT_A_TIME = 16
+_COMPRESSION = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
+
+
+def check_ops(
+    *, shuffle: object, epoch: object, remainder: object, decode: object, map: object, state: object
+) -> None:
+    """Refuse what TensorFlow's operations cannot do."""
+    for name, given, can, do in (
+        ("shuffle", shuffle, shuffle in (False, True), "shuffle=True draws from a buffer of records"),
+        ("epoch", epoch, epoch == 0, "another seed gives another order"),
+        ("remainder", remainder, remainder != "pad", 'remainder="drop"'),
+        ("decode", decode, not decode, "dataset.map(…) with tf.io.decode_image"),
+        ("map", map, map is None, "dataset.map(…) with functions of TensorFlow"),
+        ("state", state, state is None, 'mode="native", which can go on from a state'),
+    ):
+        if not can:
+            raise _refused(f'`{name}` cannot be {repr(given)[:60]} with mode="ops"', repr(given)[:60], do)
+
+
+def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int, one_length: bool = False) -> Any:
+    """The dataset: file order, or files in an order by the seed and records drawn from a buffer.
+
+    A rank reads files of its own where every rank gets as many, and each `world`-th record of all files elsewhere.
+
+    tf.data service and tf.distribute share this dataset out among workers by its source, the list of files. So
+    nothing may stand between that and the reader: under dynamic sharding TensorFlow gives all files to every worker
+    once they are shuffled there. Nor may it claim a number of batches, since a worker has fewer. With ranks, and
+    for Keras (`one_length`), which warns of a dataset without a length, it has one and is not sharded again.
+    """
+    finish = request.finish if isinstance(request.finish, Finish) else None
+    if not isinstance(request.recipe, FileOrder) or (finish is not None and finish.map is not None):
+        raise _refused(
+            'mode="ops" reads whole files, and this split is a view of some records, or has a function',
+            "a view, a balanced or mixed split, or one with a `map`",
+            'mode="native"',
+        )
+    if request.transform is not None:
+        raise _refused(
+            'mode="ops" has no operations for the transforms of this split',
+            "split.transform(…)",
+            'mode="native", or write the dataset with these transforms',
+        )
+    plan = request.plan()
+    parser = Parser.of(plan, finish)
+    paths, rank, world = request.shards.paths, request.rank, request.world
+    by_file = len(paths) % world == 0
+    own = list(paths[rank::world] if by_file else paths)
+    if shuffle:
+        # By this seed alone: ranks that share all files must see them in one order.
+        Random(seed).shuffle(own)
+    kinds = [_COMPRESSION[compression_of(path)] for path in own]
+
+    def records(path: Any, kind: Any) -> Any:
+        return tf.data.TFRecordDataset(path, compression_type=kind)
+
+    if not shuffle and len(set(kinds)) == 1:
+        # Files in a row, which is faster than an interleave of one at a time.
+        dataset = records(own, kinds[0])
+    else:
+        dataset = tf.data.Dataset.from_tensor_slices(
+            (tf.constant(own, tf.string, [len(own)]), tf.constant(kinds, tf.string, [len(own)]))
+        )
+        cycle = min(len(own), _FILES_AT_A_TIME) if shuffle else 1
+        dataset = dataset.interleave(records, cycle_length=max(cycle, 1), block_length=_RECORDS_AT_A_TIME)
+    if not by_file:
+        dataset = dataset.shard(world, rank)
+    if shuffle:
+        dataset = dataset.shuffle(SHUFFLE_RECORDS, seed=seed)
+    drop = request.remainder == "drop"
+    dataset = dataset.batch(request.batch_size, drop_remainder=drop)
+    is_sized = world > 1 or one_length
+    steps = _steps(request, by_file) if is_sized else None
+    if drop and steps is not None:
+        dataset = dataset.take(steps)  # as many on all ranks: they would wait for each other for ever
+    dataset = dataset.map(
+        lambda payloads: parser.parse(tf, payloads), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+    )
+    dataset = dataset.prefetch(tf.data.AUTOTUNE)
+    if steps is not None:
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
+    if is_sized:
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        dataset = dataset.with_options(options)
+    return dataset
+
+
+def _steps(request: Request, by_file: bool) -> int | None:
+    """How many batches this rank gets; None where that is not known without reading."""
+    if not request.shards.counted:
+        return None
+    counts, world = request.shards.counts.tolist(), request.world
+    ranks = [
+        sum(counts[rank::world]) if by_file else len(range(rank, sum(counts), world)) for rank in range(world)
+    ]
+    if request.remainder == "drop":
+        return min(ranks) // request.batch_size
+    return -(-ranks[request.rank] // request.batch_size)
+
+
+def _refused(what: str, found: str, do: str) -> RekordError:
+    return error("U658", what, expected="what TensorFlow's own operations can do", found=found, do=do)

@@ -1,0 +1,194 @@
+"""Batches across the border from Python to TensorFlow: few tensors for many columns.
+
+Each tensor that crosses costs microseconds under the interpreter's lock, and each Python string about as much as
+parsing it. So columns alike go over as the lines of one matrix, which TensorFlow takes apart without a copy, and
+short strings as a serialized tensor, which TensorFlow parses in other threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from rekord.codec.columns import Array, Strings
+from rekord.errors import RekordError, located
+from rekord.feeds.tensorflow.columns import INTEGERS, Form, Part, listed_bytes
+
+_LONG_BYTES = 256
+"""Where strings are longer on average, copying them again costs more than making objects of them."""
+
+_MOST_BYTES = 1 << 30
+"""What is serialized stays below the 2 GiB that a message of protobuf can have."""
+
+_HEADER = 2  # the note, rows
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """The forms of all columns, and how their parts travel: (header, a tensor a group of parts…).
+
+    The header is [a note, rows, a 1 for each group of strings that is serialized…].
+    """
+
+    forms: Mapping[str, Form]
+    parts: tuple[Part, ...]
+    groups: tuple[tuple[int, ...], ...]  # the numbers of parts that go over in one tensor
+
+    @classmethod
+    def of(cls, forms: Mapping[str, Form]) -> Boundary:
+        """The way over for columns of these forms."""
+        parts = tuple(part for form in forms.values() for part in form.parts())
+        groups: dict[Any, list[int]] = {}
+        for number, part in enumerate(parts):
+            # By the dtype's name: to NumPy float64 equals None.
+            alike = number if part.each is None else (str(part.dtype), part.each, part.more)
+            groups.setdefault(alike, []).append(number)
+        return cls(forms, parts, tuple([tuple(group) for group in groups.values()]))
+
+    def signature(self, tf: Any) -> tuple[Any, ...]:
+        """What TensorFlow is told of the tensors that cross."""
+        specs = [tf.TensorSpec([_HEADER + len(self._texts())], tf.as_dtype(INTEGERS))]
+        for group in self.groups:
+            part = self.parts[group[0]]
+            if part.dtype is None:
+                specs.append(tf.TensorSpec([None], tf.string))
+            else:
+                lines = [len(group)] if len(group) > 1 else []
+                specs.append(tf.TensorSpec([*lines, *[None] * part.rank], tf.as_dtype(part.dtype)))
+        return tuple(specs)
+
+    def pack(self, batch: Mapping[str, Any], *, note: int) -> tuple[Any, ...]:
+        """A batch as the arrays that cross, with a number that goes over beside it."""
+        arrays: list[Any] = []
+        for name, form in self.forms.items():
+            try:
+                arrays += form.put(batch[name])
+            except RekordError:
+                # Not around all of it: a context for every column would take longer than the column.
+                with located(feature=name):
+                    raise
+        header = [note, len(batch[name])]
+        crossing: list[Array] = []
+        for group in self.groups:
+            part = self.parts[group[0]]
+            columns = [arrays[number] for number in group]
+            if part.dtype is None:
+                serialized, strings = _strings(columns)
+                header.append(int(serialized))
+                crossing.append(strings)
+            else:
+                crossing.append(_matrix(part, columns))
+        return (np.array(header, INTEGERS), *crossing)
+
+    def unpack(self, tf: Any, tensors: tuple[Any, ...], batch_rows: int | None) -> tuple[Any, dict[str, Any]]:
+        """In the graph: the note, and the columns, of `batch_rows` where that is known."""
+        note, rows, *serialized = tf.unstack(tensors[0])
+        taken: list[Any] = [None] * len(self.parts)
+        for group, tensor in zip(self.groups, tensors[1:], strict=True):
+            is_text = self.parts[group[0]].dtype is None
+            whole = _parsed(tf, tensor, serialized.pop(0), len(group)) if is_text else tensor
+            lines = tf.unstack(whole) if len(group) > 1 else [whole]
+            for number, line in zip(group, lines, strict=True):
+                taken[number] = line
+        parts = iter(taken)
+        count = rows if batch_rows is None else tf.constant(batch_rows, tf.int64)
+        columns = {name: form.take(tf, parts, count) for name, form in self.forms.items()}
+        return note, columns
+
+    def _texts(self) -> list[tuple[int, ...]]:
+        return [group for group in self.groups if self.parts[group[0]].dtype is None]
+
+
+def _matrix(part: Part, columns: list[Array]) -> Array:
+    """Columns as the lines of a matrix; one alone as it is."""
+    if len(columns) == 1:
+        return np.ascontiguousarray(columns[0], part.dtype)
+    return np.concatenate(columns, dtype=part.dtype).reshape(len(columns), -1)
+
+
+def _parsed(tf: Any, strings: Any, serialized: Any, lines: int) -> Any:
+    """In the graph: strings in so many lines, from one serialized tensor, or from as many as there are."""
+    shape = [lines, -1] if lines > 1 else [-1]
+    parsed = tf.cond(
+        tf.equal(serialized, 1),
+        lambda: tf.io.parse_tensor(strings[0], tf.string),
+        lambda: tf.reshape(strings, shape),
+    )
+    parsed.set_shape([None if size == -1 else size for size in shape])
+    return parsed
+
+
+def _strings(columns: list[Strings | list[bytes]]) -> tuple[bool, Array]:
+    """(True, one serialized tensor), or (False, all strings one by one)."""
+    count = sum([_count(column) for column in columns])
+    if sum([_size_bytes(column) for column in columns]) > min(count * _LONG_BYTES, _MOST_BYTES):
+        listed = [listed_bytes(column) if isinstance(column, Strings) else column for column in columns]
+        return False, _objects([text for column in listed for text in column])
+    ends: list[Array] = []
+    data: list[Any] = []
+    for column in columns:
+        own, joined = column.packed() if isinstance(column, Strings) else _packed(column)
+        ends.append(own)
+        data.append(joined[own[0] :] if own[0] else joined)
+    lines = np.concatenate(ends).reshape(len(columns), -1)
+    lengths = lines[:, 1:] - lines[:, :-1]
+    shape = lengths.shape if len(columns) > 1 else lengths.shape[1:]
+    return True, _objects([_serialized(shape, lengths.reshape(-1), data)])
+
+
+def _serialized(shape: Sequence[int], lengths: Array, data: list[Any]) -> bytes:
+    """A TensorProto of strings: all lengths as varints, and then all strings, are its `tensor_content`."""
+    sizes = [_field(2, b"\x08" + _varint(size)) for size in shape]
+    content = _varints(lengths)
+    size_bytes = len(content) + sum([len(part) for part in data])
+    head = b"\x08\x07" + _field(2, b"".join(sizes))  # dtype: DT_STRING, tensor_shape
+    return b"".join([head, b"\x22", _varint(size_bytes), content, *data])
+
+
+def _field(number: int, message: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _varint(len(message)) + message
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number >= 1 << 7:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes(out) + bytes([number])
+
+
+def _varints(numbers: Array) -> bytes:
+    """Whole numbers from 0 on, below 2^35, in the encoding of protobuf, one after another."""
+    if int(numbers.max(initial=0)) < 1 << 7:
+        return numbers.astype(np.uint8).tobytes()
+    widths = sum([(numbers >= 1 << 7 * more).astype(np.int64) for more in range(1, 5)], np.ones_like(numbers))
+    begins = np.cumsum(widths) - widths
+    out = np.empty(int(widths.sum()), np.uint8)
+    for place in range(int(widths.max())):
+        here = widths > place
+        goes_on = (widths[here] > place + 1).astype(np.uint8) << 7
+        out[begins[here] + place] = (numbers[here] >> 7 * place & 127).astype(np.uint8) | goes_on
+    return out.tobytes()
+
+
+def _packed(texts: list[bytes]) -> tuple[Array, Array]:
+    ends = np.concatenate([[0], np.cumsum([len(text) for text in texts], dtype=np.int64)])
+    return ends, np.frombuffer(b"".join(texts), np.uint8)
+
+
+def _objects(texts: list[bytes]) -> Array:
+    out = np.empty(len(texts), object)
+    out[:] = texts
+    return out
+
+
+def _count(column: Strings | list[bytes]) -> int:
+    return len(column) * prod(column.row_shape) if isinstance(column, Strings) else len(column)
+
+
+def _size_bytes(column: Strings | list[bytes]) -> int:
+    return column.nbytes if isinstance(column, Strings) else sum(map(len, column))

@@ -1,0 +1,1 @@
+"""Splits as batches of torch tensors and as torch datasets."""

@@ -1,0 +1,571 @@
+"""`split.to_torch(…)`: batches of torch tensors, or datasets for torch's own DataLoader."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
+
+from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
+from rekord.dataset.batches import Request, checked_count, of_worker, read_batches
+from rekord.dataset.loader import Reading, State
+from rekord.dataset.order import Remainder
+from rekord.dataset.postprocess import Batch
+from rekord.errors import RekordError, error
+from rekord.feeds.feed import Feed, Rank, Rows, Tensors, chosen_ranks, converted, framework, is_number
+from rekord.feeds.torch.cursor import Place, Places
+from rekord.location import Location
+from rekord.schema.messages import shown
+
+if TYPE_CHECKING:
+    from rekord.dataset.split import Shuffle, Split
+
+
+T = TypeVar("T")
+
+
+def map_dataset(request: Request) -> Any:
+    """The rows of a split as a torch Dataset."""
+    return _rebuilt_map_dataset(Rows(request))
+
+
+def _rebuilt_map_dataset(rows: Rows) -> Any:
+    return _map_dataset_class()(rows)
+
+
+@lru_cache(maxsize=1)
+def _map_dataset_class() -> Any:
+    data = import_module("torch.utils.data")
+
+    class MapDataset(data.Dataset):  # type: ignore[misc, name-defined]
+        """Rows of a split: `[i]` is one as a dict of tensors, `[[3, 1]]` a batch of them, stacked.
+
+        What is missing is None, which torch's usual collate function does not take: fill it with `fill=`.
+        """
+
+        def __init__(self, rows: Rows) -> None:
+            self._rows = rows
+
+        def __len__(self) -> int:
+            return len(self._rows)
+
+        def __getitem__(self, which: Any) -> dict[str, Any]:
+            if isinstance(which, (list, tuple)) or getattr(which, "ndim", 0) == 1:
+                return _said(lambda: tensors(self._rows.batch(list(which))))
+            return _said(lambda: _row(self._rows.row(which)))
+
+        def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+            return _said(lambda: [_row(row) for row in self._rows.rows(numbers)])
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            # The class was made in a function, and cannot be found by its name.
+            return _rebuilt_map_dataset, (self._rows,)
+
+        def __repr__(self) -> str:
+            return f"MapDataset({self._rows.request.split!r}, {len(self):,} rows)"
+
+    return MapDataset
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    out = {}
+    for name, value in row.items():
+        try:
+            out[name] = _value(value)
+        except TypeError as failure:
+            raise no_tensor(name, failure) from None
+    return out
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)([_value(part) for part in value])
+    if isinstance(value, (np.ndarray, np.generic)) and is_number(np.asarray(value)):
+        return tensor(np.asarray(value))
+    return value
+
+
+def _said(call: Callable[[], T]) -> T:
+    from torch.utils.data import get_worker_info
+
+    try:
+        return call()
+    except RekordError as failure:
+        if get_worker_info() is None:
+            raise
+        raise told_by_worker(failure) from None
+
+
+def told_by_worker(failure: RekordError) -> Exception:
+    """The failure as torch carries it out of a worker: it makes exceptions anew, from a text alone."""
+    return RuntimeError(failure.message)
+
+
+_SHARED_BYTES = 1 << 18
+"""From this size on an array goes through shared memory, which takes a connection of its own between two processes.
+Smaller ones go through the pipe in less time than that."""
+_SHARE = "share"
+"""In the state of a worker: its number, how many workers there are, and how many batches it has delivered."""
+_COLUMNS = (np.ndarray, Optional, Ragged, SparseColumn, Strings)
+
+
+def loader(request: Request, workers: int) -> Feed:
+    """Our loader: batches are made by threads of this process, or by worker processes."""
+    return WorkerFeed(request, workers) if workers else Feed(request, tensors)
+
+
+class WorkerFeed(Feed):
+    """Batches of tensors that worker processes make. These stay for the next epoch where one was read to its end."""
+
+    def __init__(self, request: Request, workers: int) -> None:
+        super().__init__(request, tensors)
+        self._workers = workers
+        self._idle: list[_Processes] = []
+
+    def close(self) -> None:
+        """Close the newest iterator, and end worker processes that are kept for the next epoch."""
+        super().close()
+        self._taken()
+
+    def _start(self, request: Request, epoch: int, consumed: int) -> Reading[Tensors]:
+        processes = self._taken() or _Processes(request, self._workers)
+        return _FromProcesses(processes, self._idle, request, epoch, consumed)
+
+    def _taken(self) -> _Processes | None:
+        """Worker processes of this process that are idle; they are not kept any more."""
+        own = [one for one in self._idle if one.process == os.getpid()]
+        # Those of the process that this one was forked from cannot be ended here.
+        self._idle[:] = [one for one in self._idle if one not in own]
+        return own[0] if own else None
+
+
+class _Processes:
+    """Worker processes, and where they are to begin."""
+
+    def __init__(self, request: Request, workers: int) -> None:
+        self.process = os.getpid()
+        self.places = Places(request.epoch)
+        # Found out before there are workers, so that not each of them has to.
+        request.plan()
+        len(request.steps(0))
+        self.loader = import_module("torch.utils.data").DataLoader(
+            _rebuilt_iterable_dataset(request, self.places, True),
+            batch_size=None,
+            num_workers=workers,
+            collate_fn=_same,
+            persistent_workers=True,
+            prefetch_factor=max(request.prefetch, 1),
+            generator=import_module("torch").Generator(),  # the global one is not ours to draw from
+        )
+
+
+class _FromProcesses:
+    """An epoch from worker processes, which are put into `idle` at its end.
+
+    Not before: a worker that was slow to begin would take the next place for the one that was left.
+    """
+
+    def __init__(
+        self, processes: _Processes, idle: list[_Processes], request: Request, epoch: int, consumed: int
+    ) -> None:
+        processes.places.set(epoch, consumed, request.recipe.to_dict())
+        self._processes: _Processes | None = processes
+        self._idle = idle
+        self._items: Iterator[Any] = iter(processes.loader)
+        self._more: list[Any] = []
+        self._left = len(request.steps(consumed))
+
+    def __next__(self) -> tuple[Tensors, int]:
+        item = self._more.pop() if self._more else next(self._items, None)
+        if item is None:
+            self._finish()
+            raise StopIteration
+        if isinstance(item, RekordError):
+            raise item
+        sent, after = item
+        self._left -= 1
+        if not self._left:
+            # Who takes exactly as many batches as there are never asks for the end.
+            more = next(self._items, None)
+            if more is None:
+                self._finish()
+            else:
+                self._more = [more]
+        return tensors(_received(sent)), after
+
+    def close(self) -> None:
+        self._items, self._processes = iter(()), None
+
+    def _finish(self) -> None:
+        if self._processes is not None:
+            self._idle.append(self._processes)
+        self.close()
+
+
+def _same(item: Any) -> Any:
+    return item
+
+
+def iterable_dataset(request: Request) -> Any:
+    """The batches as a torch IterableDataset."""
+    return _rebuilt_iterable_dataset(request, Places(request.epoch), False)
+
+
+def _rebuilt_iterable_dataset(request: Request, places: Places, as_items: bool) -> Any:
+    return _iterable_dataset_class()(request, places, as_items)
+
+
+class _PlacedFeed(Feed):
+    """The batches for a DataLoader without workers. Its epochs are counted with those that workers begin."""
+
+    def __init__(self, request: Request, places: Places) -> None:
+        super().__init__(request, tensors)
+        self.places = places
+
+    @property
+    def request(self) -> Request:
+        """What is read."""
+        return self._request
+
+    def _upcoming(self) -> tuple[int, int]:
+        place = self.places.upcoming()
+        return place.epoch, place.consumed
+
+    def _claim(self) -> tuple[Request, int, int]:
+        place = self.places.begin(0, 0)
+        return _at(self._request, place), place.epoch, place.consumed
+
+    def _go_to(self, epoch: int, consumed: int) -> None:
+        super()._go_to(epoch, consumed)
+        self.places.set(epoch, consumed, self._request.recipe.to_dict())
+
+
+def _at(request: Request, place: Place) -> Request:
+    return replace(request, recipe=request.recipe.going_on(place.order))
+
+
+@lru_cache(maxsize=1)
+def _iterable_dataset_class() -> Any:
+    data = import_module("torch.utils.data")
+
+    class BatchDataset(data.IterableDataset):  # type: ignore[misc, name-defined]
+        """Batches for `DataLoader(dataset, batch_size=None)`, in the same order for any number of workers.
+
+        Each iteration is the next epoch. Worker w of W makes the steps w, w + W, …, on one thread. torchdata's
+        StatefulDataLoader saves and loads its state.
+        """
+
+        def __init__(self, request: Request, places: Places, as_items: bool) -> None:
+            self._feed = _PlacedFeed(request, places)
+            self._as_items = as_items  # for our own loader
+            self._resumed: Mapping[str, Any] | None = None  # loaded in a worker
+            self._share: _Share | None = None
+
+        def __len__(self) -> int:
+            """How many batches a whole epoch has."""
+            return len(self._feed)
+
+        def __iter__(self) -> Iterator[Any]:
+            info = data.get_worker_info()
+            if info is None:
+                return iter(self._feed)
+            resumed, self._resumed = self._resumed, None
+            try:
+                self._share = _Share(
+                    self._feed.request,
+                    self._feed.places,
+                    info.id,
+                    info.num_workers,
+                    seed=info.seed - info.id,
+                    resumed=resumed,
+                )
+                return _Carried(self._share, as_items=self._as_items)
+            except RekordError as failure:
+                raise told_by_worker(failure) from None
+
+        def set_epoch(self, epoch: int) -> None:
+            """Let the next iteration be this epoch, in persistent workers too."""
+            self._feed.set_epoch(epoch)
+
+        def state_after(self, batches: int) -> dict[str, Any]:
+            """The state once so many batches of the running epoch came out of torch's own DataLoader.
+
+            Workers run ahead, so that only who takes the batches knows.
+            """
+            count = checked_count("batches", batches, least=0)
+            request, place = self._feed.request, self._feed.places.current()
+            consumed = place.consumed
+            if count:
+                consumed = request.steps(consumed).consumed_after(count - 1)
+            return request.state(place.epoch, consumed).to_dict()
+
+        def state_dict(self) -> dict[str, Any]:
+            """Where the newest iterator of this process is; in a worker, how much of its share is delivered."""
+            return self._feed.state_dict() if self._share is None else self._share.state_dict()
+
+        def load_state_dict(self, state: Mapping[str, Any]) -> None:
+            """Let the next iteration resume there."""
+            if data.get_worker_info() is None:
+                self._feed.load_state_dict(state)
+            else:
+                self._resumed = state
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            # The class was made in a function, and cannot be found by its name.
+            return _rebuilt_iterable_dataset, (self._feed.request, self._feed.places, self._as_items)
+
+        def __repr__(self) -> str:
+            return f"BatchDataset({self._feed.request.split!r}, {len(self):,} batches)"
+
+    return BatchDataset
+
+
+class _Share:
+    """What one worker of a DataLoader makes of an epoch, and how much of that it has delivered.
+
+    The state of a worker is the place where all of them began, with the number of batches that this one has delivered
+    since: their steps would not fit together if each began at a place of its own.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        places: Places,
+        worker: int,
+        workers: int,
+        *,
+        seed: int,
+        resumed: Mapping[str, Any] | None,
+    ) -> None:
+        at, delivered = None, 0
+        if resumed is not None:
+            state, delivered = _of_worker(State.from_dict(resumed), worker, workers)
+            request = request.resume(state)
+            at = Place.of(state.epoch, state.consumed, request.recipe.to_dict())
+        place = places.begin(worker, workers, seed=seed, at=at)
+        own = of_worker(_at(request, place), worker, workers, delivered)
+        # The loader prefetches. Locks of the process that forked are not ours to use.
+        self._request = replace(own, prefetch=0, shards=copy(own.shards))
+        self._place = place
+        self._consumed = place.consumed
+        self._delivered = delivered
+        self._reading = read_batches(self._request, place.epoch, place.consumed)
+
+    def __next__(self) -> tuple[Batch, int]:
+        batch, self._consumed = next(self._reading)
+        self._delivered += 1
+        return batch, self._consumed
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state, with which worker this is as a part of the order: nobody else can load it."""
+        request = self._request
+        alone = request.workers == 1  # then how far it is says all, with short batches before damage too
+        state = request.state(self._place.epoch, self._consumed if alone else self._place.consumed)
+        share = [request.worker, request.workers, 0 if alone else self._delivered]
+        return replace(state, order={**state.order, _SHARE: share}).to_dict()
+
+
+def _of_worker(state: State, worker: int, workers: int) -> tuple[State, int]:
+    """The state that all workers share, and how many batches this one has delivered since."""
+    order = dict(state.order)
+    share = order.pop(_SHARE, None)
+    if not isinstance(share, list) or share[:2] != [worker, workers] or len(share) != 3:
+        raise error(
+            "U650",
+            "the state is one of another worker",
+            expected=f"a state of worker {worker} of {workers}",
+            found=f"{_SHARE} {shown(share)}",
+            do="the num_workers that the state was saved with",
+        )
+    return replace(state, order=order), checked_count("delivered", share[2], least=0)
+
+
+class _Carried(Iterator[Any]):
+    """Batches out of a worker; for our own loader with what is delivered after each, and failures as items."""
+
+    def __init__(self, share: _Share, *, as_items: bool) -> None:
+        self._share = share
+        self._as_items = as_items
+        self._failed = False
+
+    def __next__(self) -> Any:
+        if self._failed:
+            raise StopIteration
+        try:
+            batch, consumed = next(self._share)
+            return (_sent(batch), consumed) if self._as_items else tensors(batch)
+        except RekordError as failure:
+            self._failed = True
+            if not self._as_items:
+                raise told_by_worker(failure) from None
+            return failure
+
+
+def _sent(batch: Mapping[str, Any]) -> tuple[bytes, list[Any], dict[str, Any]]:
+    """A batch as it goes out of a worker: our columns in one piece, large arrays beside it, and what is not ours.
+
+    Left to itself, torch would connect the two processes for each tensor.
+    """
+    large: list[Any] = []
+
+    def stays(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes >= _SHARED_BYTES:
+            large.append(tensor(np.frombuffer(raw, np.uint8)))
+        return raw.nbytes < _SHARED_BYTES
+
+    others = {name: value for name, value in batch.items() if not isinstance(value, _COLUMNS)}
+    own = {name: None if name in others else column for name, column in batch.items()}
+    return pickle.dumps(own, protocol=5, buffer_callback=stays), large, others
+
+
+def _received(sent: tuple[bytes, list[Any], dict[str, Any]]) -> dict[str, Any]:
+    own, large, others = sent
+    return {**pickle.loads(own, buffers=[part.numpy() for part in large]), **others}
+
+
+Style: TypeAlias = Literal["loader", "iterable", "map"]
+
+_CALL = "to_torch"
+
+
+def to_torch(
+    split: Split,
+    batch_size: int | None,
+    *,
+    style: Style,
+    workers: int,
+    columns: Sequence[str] | None,
+    shuffle: Shuffle,
+    seed: int,
+    epoch: int,
+    rank: Rank,
+    world: int,
+    remainder: Remainder | None,
+    fill: Mapping[str, Any] | None,
+    ragged: Literal["ragged", "pad"],
+    pad: Mapping[str, Any] | None,
+    decode: bool,
+    resize: tuple[int, int] | None,
+    map: Callable[[Batch], Any] | None,
+    prefetch: int,
+    threads: int | None,
+) -> Any:
+    """What `style` names: our loader, an IterableDataset of batches, or a map-style Dataset of rows."""
+    _check_style(style)
+    framework("torch", _CALL, "torch")
+    if style == "map":
+        _check_unordered(
+            batch_size=batch_size is not None,
+            shuffle=shuffle is not False,
+            rank=rank != 0,
+            world=world != 1,
+            remainder=remainder is not None,
+            workers=workers != 0,
+        )
+        batch_size = 1
+    number, size, rest = chosen_ranks(
+        rank, world, remainder, _process_group, start="torch.distributed.init_process_group(…)"
+    )
+    request = split.request(
+        batch_size,  # type: ignore[arg-type]
+        columns=columns,
+        shuffle=shuffle,
+        seed=seed,
+        epoch=epoch,
+        rank=number,
+        world=size,
+        remainder=rest,
+        fill=fill,
+        ragged=ragged,
+        pad=pad,
+        decode=decode,
+        resize=resize,
+        map=map,
+        prefetch=prefetch,
+        threads=threads,
+    )
+    count = checked_count("workers", workers, least=0)
+    if style == "map":
+        return map_dataset(request)
+
+    if style == "loader":
+        return loader(request, count)
+    _check_unordered(workers=count != 0)
+    return iterable_dataset(request)
+
+
+def tensors(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """A batch with tensors in place of arrays. They share memory with these, which nobody else writes to."""
+    out = {}
+    for name, column in batch.items():
+        try:
+            out[name] = converted(column, tensor)
+        except TypeError as failure:
+            raise no_tensor(name, failure) from None
+    return out
+
+
+def tensor(array: np.ndarray[Any, Any]) -> Any:
+    """An array of numbers as a tensor, without a copy unless torch needs one."""
+    import torch
+
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    elif not array.flags.writeable or any(step < 0 or step % array.itemsize for step in array.strides):
+        array = array.copy()
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def no_tensor(name: str, failure: Exception) -> RekordError:
+    """The error for a column that torch has no dtype for."""
+    found = str(failure).split(". The only", 1)[0]
+    return error(
+        "U663",
+        f"`{name}` cannot become a tensor of torch",
+        location=Location(feature=name),
+        expected="numbers of a dtype that torch has",
+        found=found[:60],
+        do=f"columns= without {name!r}, or map= with a function that converts it",
+    )
+
+
+def _process_group() -> tuple[int, int] | None:
+    import torch.distributed as group
+
+    if not group.is_available() or not group.is_initialized():
+        return None
+    return group.get_rank(), group.get_world_size()
+
+
+def _check_style(style: object) -> None:
+    if style not in ("loader", "iterable", "map"):
+        raise error(
+            "U605",
+            f"`style` cannot be {repr(style)[:60]}",
+            expected='"loader", "iterable" or "map"',
+            found=repr(style)[:60],
+            do='style="loader"',
+        )
+
+
+def _check_unordered(**given: bool) -> None:
+    """Raise where something is asked for that torch's DataLoader decides in this style."""
+    for name, asked in given.items():
+        if asked:
+            raise error(
+                "U605",
+                f"`{name}` means nothing in this style: torch's DataLoader decides it",
+                expected=f"no `{name}`",
+                found=f"`{name}` given",
+                do=f"leave `{name}` out, and give it to the DataLoader or its sampler",
+            )

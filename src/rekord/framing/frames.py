@@ -1,0 +1,437 @@
+"""The frames of a record file, read in stretches or slabs and verified natively."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal
+
+from rekord import _core
+from rekord._core import Fault
+from rekord.errors import CompressionError, RekordError, error
+from rekord.faults import frame_error
+from rekord.framing.inflate import Source, Stream, open_stream, read_head
+from rekord.framing.sniff import TAIL_BYTES, Foreign, recognise
+from rekord.location import Location
+
+SLAB_BYTES = 512 * 1024
+"""How much is read at once: large enough to forget the calls, small enough to stay in the cache."""
+
+EVIDENCE_BYTES = 16 << 20
+"""How far an error looks for the next intact frame before it does without that evidence."""
+
+SEARCH_BYTES = 64 << 20
+_SEARCH_FACTOR = 8
+"""A search for the next frame verifies so many bytes in vain, and so many more for each byte searched."""
+
+_IDLE_BYTES = 32 << 20
+_OUR_HOLDERS = 2
+"""The slab itself and the view of it: one more is a batch with values that lie in the slab."""
+
+_FRAME_CODES = ("F101", "F102", "F103", "F104", "F105")
+_CUT_SHORT = (Fault.CUT_HEADER, Fault.CUT_RECORD, Fault.IMPOSSIBLE_LENGTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Verified frames in a buffer that the next read uses again, unless a batch holds on to its slab."""
+
+    slab: _core.Slab
+    buffer: memoryview
+    extents: _core.Extents
+    first_record: int
+    base: int  # offset in the stream of the buffer's first byte
+
+    def payloads(self) -> list[bytes]:
+        """The payloads, copied out of the buffer."""
+        return _core.payloads(self.buffer, self.extents)
+
+    def offset(self, index: int) -> int:
+        """Where the frame of the stretch's `index`-th record begins in the stream."""
+        return self.base + self.extents.offset(index)
+
+
+class FrameReader:
+    """One pass over one record file, which it closes at the end.
+
+    `sized` says that the file knows its size and can be read from anywhere; a pipe cannot. A `stream` of the
+    file that has been opened already is read in place of the file's own. A search after damage may verify
+    `search_bytes` in vain.
+    """
+
+    def __init__(
+        self,
+        file: Source,
+        *,
+        path: str,
+        sized: bool,
+        slab_bytes: int = SLAB_BYTES,
+        stream: Stream | None = None,
+        search_bytes: int = SEARCH_BYTES,
+    ) -> None:
+        self.path = path
+        self._file = file
+        self._seekable = sized
+        self._stream: Stream
+        try:
+            self._stream, self._head = (stream, b"") if stream else open_stream(file, sized=sized)
+        except BaseException:
+            file.close()
+            raise
+        self._pool = _core.Pool(_IDLE_BYTES)
+        self._slab, self._buffer = self._new_slab(slab_bytes)
+        self._begin = 0  # of the bytes that have not been given out
+        self._end = 0
+        self._base = 0
+        self._skip = 0  # bytes of a broken frame whose length can be trusted
+        self._eof = False
+        self._broken: CompressionError | None = None  # why the stream ends where it does
+        self._search_bytes = search_bytes  # that may still be verified in vain after damage
+        self.record = 0
+        self.left_by: Literal["skip", "search"] | None = None
+        """How the last damage was left: None where no frame was found behind it."""
+
+    @property
+    def compression(self) -> str:
+        """`none`, `gzip` or `zlib`, by content."""
+        return self._stream.compression
+
+    @property
+    def offset(self) -> int:
+        """Where in the stream the next frame begins, or the one that could not be read."""
+        return self._base + self._begin
+
+    @property
+    def read_bytes(self) -> int:
+        """How many bytes of the stream have been read, those ahead of the next frame included."""
+        return self._base + self._end
+
+    def __enter__(self) -> FrameReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_at(self, *, offset: int, record: int) -> bool:
+        """Begin at a frame in the middle; False where the file cannot be read from there."""
+        if not self._stream.start_at(offset):
+            return False
+        self._base = offset
+        self.record = record
+        return True
+
+    def stretches(self) -> Iterator[Stretch]:
+        """The verified frames from here on. Raises where the next bytes cannot be read as frames."""
+        if self._begin == self._end and not self._eof:
+            self._fill()
+        while True:
+            # What is here is given out before more is asked for: after damage that may be all that there is.
+            extents, consumed, needed, problem = _core.scan(
+                self._buffer, self._begin, self._end, self._remaining()
+            )
+            if len(extents):
+                stretch = Stretch(self._slab, self._buffer, extents, self.record, self._base)
+                self.record += len(extents)
+                self._begin += consumed
+                yield stretch
+            if self._broken is not None and (not needed if problem is None else problem.fault in _CUT_SHORT):
+                raise self._broken
+            if problem is not None:
+                self._skip = needed
+                raise frame_error(
+                    problem,
+                    record=self.record,
+                    offset=self.offset,
+                    end_is_known=self._eof or self.compression == "none",
+                )
+            if self._eof and not needed:
+                return
+            self._make_room(needed)
+            if not self._eof:
+                self._fill()
+
+    def resume(self, *, within: int | None = None) -> int | None:
+        """Move past damage to the next intact frame, and give its offset; None where there is none.
+
+        `within` limits how many bytes are searched. A frame with a good length and a bad payload is skipped
+        whole where the next header, or the end of the file, follows it; otherwise every byte is tried. Frames
+        that end with the skipped one are no part of its payload, which a checksum follows: they are found.
+        """
+        skip, self._skip = self._skip, 0
+        if skip and self._follows(skip):
+            inside = self._inside(skip)
+            self._begin += skip if inside is None else inside
+            self.record += 1
+            self.left_by = "skip" if inside is None else "search"
+            return None if self._at_end() else self.offset
+        self._begin = min(self._begin + 1, self._end)
+        found = self.search(within=within)
+        if found is not None:
+            self.record += 1
+        return found
+
+    def search(self, *, within: int | None = None) -> int | None:
+        """Move to the next place where a frame with both checksums is, at once or further on; as `resume`."""
+        start = self.offset
+        self.left_by = None
+        while within is None or self.offset - start < within:
+            found, moved, needed, spent = _core.find_frame(
+                self._buffer, self._begin, self._end, self._remaining(), self._search_bytes
+            )
+            self._begin += moved
+            self._search_bytes += moved * _SEARCH_FACTOR - spent
+            if found:
+                self.left_by = "search"
+                return self.offset
+            if self._eof:
+                self._begin = self._end
+                return None
+            self._make_room(needed)
+            self._fill()
+        return None
+
+    def recover(self, failure: RekordError, *, within: int | None = None) -> tuple[RekordError, bool]:
+        """After a failure: the same one with what a look around adds, and whether reading can go on.
+
+        Another format says its name; damage says where the next intact frame is, searched `within` so many
+        bytes. The reader then stands at that frame.
+        """
+        failure.location = failure.location.within(record=self.record, offset=self.offset, path=self.path)
+        if failure.code not in _FRAME_CODES:
+            return failure, False
+        at_start = self.offset == 0 and failure.code in ("F101", "F103")
+        foreign = recognise(self._first_bytes(), self._tail()) if at_start else None
+        if foreign is not None:
+            return self._foreign_error(foreign), False
+        first = self._first_bytes()[:8]
+        found = self.resume(within=within)
+        if found is not None:
+            failure.likely = f"bytes changed after writing: the next frame, at byte {found:,}, is intact"
+        elif at_start and failure.code == "F101":
+            failure = error(
+                "F120",
+                location=failure.location,
+                expected="the length of a record and its checksum",
+                found=f"bytes that begin {first.hex(' ')}, and no record after them",
+                do="check which file this is, and whether it is encrypted or compressed in another way",
+            )
+        return failure, found is not None
+
+    def _remaining(self) -> int:
+        left = 0 if self._eof else self._stream.most_left()
+        return self._end - self._begin + left
+
+    def _fill(self) -> None:
+        if self._end == len(self._buffer):
+            return  # a read without room gives nothing, which would look like the end of the file
+        count = 0
+        with memoryview(self._buffer) as view:
+            try:
+                count = self._stream.readinto(view[self._end :])
+            except CompressionError as failure:
+                self._broken = failure  # told when what came before it has been given out
+        self._end += count
+        if not count:
+            self._eof = True
+
+    def _make_room(self, needed: int) -> None:
+        """Move what is left to the front, and grow with the bytes that came, not with those announced."""
+        kept = self._end - self._begin
+        if needed > len(self._buffer) and kept * 2 > len(self._buffer):
+            # Some slack on top: a frame right behind this one must not make us move everything again.
+            self._move_to(min(needed, 2 * len(self._buffer)) + SLAB_BYTES)
+        elif self._slab.holders > _OUR_HOLDERS:
+            self._move_to(len(self._buffer))
+        elif self._begin:
+            self._buffer[:kept] = self._buffer[self._begin : self._end]
+        self._base += self._begin
+        self._begin, self._end = 0, kept
+
+    def _move_to(self, slab_bytes: int) -> None:
+        """Go on in another slab, with what is left in this one at its front."""
+        left = self._buffer[self._begin : self._end]
+        self._slab, self._buffer = self._new_slab(slab_bytes)
+        self._buffer[: len(left)] = left
+
+    def _new_slab(self, slab_bytes: int) -> tuple[_core.Slab, memoryview]:
+        slab = self._pool.slab(slab_bytes)
+        return slab, slab.view()[:slab_bytes]
+
+    def _follows(self, skip: int) -> bool:
+        """Whether a header, or the end of the file, stands exactly `skip` bytes on."""
+        while not self._eof and self._end - self._begin < skip + _core.HEADER_BYTES:
+            self._make_room(skip + _core.HEADER_BYTES)
+            self._fill()
+        # Up to `_end`: what the buffer holds behind it is left over from earlier.
+        after = self._buffer[self._begin + skip : min(self._begin + skip + _core.HEADER_BYTES, self._end)]
+        at_end = not after and self._eof and self._broken is None
+        return at_end or _core.header_agrees(after)
+
+    def _inside(self, skip: int) -> int | None:
+        """Where, in the next `skip` bytes, a run of intact frames begins that ends just where they end."""
+        at = 1
+        while True:
+            begin, end = self._begin + at, self._begin + skip
+            found, moved, _, spent = _core.find_frame(
+                self._buffer, begin, end, end - begin, self._search_bytes
+            )
+            self._search_bytes += moved * _SEARCH_FACTOR - spent
+            if not found:
+                return None
+            _, consumed, _, problem = _core.scan(self._buffer, begin + moved, end, end - begin - moved)
+            at += int(moved)
+            if problem is None:
+                return at
+            at += int(consumed)
+
+    def _at_end(self) -> bool:
+        return self._eof and self._begin == self._end
+
+    def _first_bytes(self) -> bytes:
+        if self.compression == "none":
+            return self._head
+        return bytes(self._buffer[self._begin : self._end])
+
+    def _tail(self) -> bytes:
+        if not self._seekable or self.compression != "none":
+            return b""
+        where = self._base + self._end
+        self._file.seek(max(self._file.size_bytes - TAIL_BYTES, 0))
+        tail = read_head(self._file, TAIL_BYTES)
+        self._file.seek(max(where, len(self._head)))
+        return tail
+
+    def _foreign_error(self, foreign: Foreign) -> RekordError:
+        inside = "" if self.compression == "none" else f", compressed with {self.compression}"
+        return error(
+            foreign.code,
+            location=Location(path=self.path, record=0, offset=0),
+            expected="a TFRecord file",
+            found=f"{foreign.name}{inside}",
+            do=foreign.do,
+        )
+
+
+"""What is read at once. Two of these fit the second cache beside the columns of a batch."""
+
+_MOST_SLAB_BYTES = 4 << 20
+_RECORDS_A_SLAB = 16
+"""Long records get longer slabs, since one that crosses a slab's end is copied to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Whole frames in a slab, their payloads not verified yet."""
+
+    slab: _core.Slab
+    begin: int
+    end: int
+    frames: int
+    first_record: int
+    offset: int  # of the first frame in the stream
+
+
+def payload_at(slab: _core.Slab, begin: int) -> bytes:
+    """The payload of the frame that begins there, one that has been verified."""
+    view = slab.view()
+    length = int.from_bytes(view[begin : begin + 8], "little")
+    return bytes(view[begin + _core.HEADER_BYTES : begin + _core.HEADER_BYTES + length])
+
+
+class SlabReader:
+    """One pass over one record file, segment after segment.
+
+    With `reuse` a slab is overwritten once nobody holds it: the caller is then done with a segment before it
+    asks for the next. `sized` says that the file knows its size; a pipe does not.
+    """
+
+    def __init__(self, file: Source, *, path: str, sized: bool, pool: _core.Pool, reuse: bool) -> None:
+        self.path = path
+        try:
+            self._stream, _ = open_stream(file, sized=sized)
+        except BaseException:
+            file.close()
+            raise
+        self._pool = pool
+        self._reuse = reuse
+        self._slab = pool.slab(SLAB_BYTES)
+        self._view = self._slab.view()
+        self._begin = 0
+        self._end = 0
+        self._eof = False
+        self.record = 0
+        self.offset = 0
+
+    @property
+    def compression(self) -> str:
+        """`none`, `gzip` or `zlib`, by content."""
+        return self._stream.compression
+
+    def __enter__(self) -> SlabReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def next(self, most_frames: int) -> Segment | None:
+        """At most so many frames, as many as are at hand; None at the end of the file."""
+        while True:
+            left = 0 if self._eof else self._stream.most_left()
+            remaining = self._end - self._begin + left
+            frames, consumed, needed, problem = _core.hop(
+                self._slab, self._begin, self._end, remaining, most_frames
+            )
+            if frames:
+                segment = Segment(
+                    self._slab, self._begin, self._begin + consumed, frames, self.record, self.offset
+                )
+                self._begin += consumed
+                self.record += frames
+                self.offset += consumed
+                return segment
+            if problem is not None:
+                raise frame_error(problem, record=self.record, offset=self.offset)
+            if self._eof:
+                return None
+            self._make_room(needed)
+            self._fill()
+
+    def _fill(self) -> None:
+        """Read one piece: small enough to be in the cache when it is verified."""
+        count = self._stream.readinto(self._view[self._end : self._end + SLAB_BYTES])
+        self._end += count
+        if not count:
+            self._eof = True
+
+    def _make_room(self, needed: int) -> None:
+        """Room for more bytes of the next frame: in this slab, at its front, or in another one."""
+        if self._end < len(self._slab) and self._begin + needed <= len(self._slab):
+            return
+        kept = self._end - self._begin
+        tail = self._view[self._begin : self._end]
+        # The slab itself and the view of it: a third holder is a batch with views of long values.
+        if self._reuse and needed <= len(self._slab) and self._slab.holders <= 2:
+            self._view[:kept] = tail
+        else:
+            slab = self._pool.slab(self._slab_bytes(needed, kept))
+            view = slab.view()
+            view[:kept] = tail
+            self._slab, self._view = slab, view
+        self._begin, self._end = 0, kept
+
+    def _slab_bytes(self, needed: int, kept: int) -> int:
+        """Grown with the bytes that came, not with those announced."""
+        average = self.offset // max(self.record, 1)
+        usual = min(max(SLAB_BYTES, average * _RECORDS_A_SLAB), _MOST_SLAB_BYTES)
+        return max(usual, min(needed, 2 * max(kept, SLAB_BYTES)))

@@ -1,0 +1,297 @@
+"""The bytes of a record file without their compression, which is recognised by content.
+
+    gzip   1f 8b 08 …  deflate …  crc32 length     one member after another
+    zlib   78 xx       deflate …  adler32          one stream
+
+A plain file may begin with the same bytes (a first record of 40,056 bytes begins `78 9c`), so a valid frame
+at the very front always wins.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Protocol
+
+from rekord import _core
+from rekord.errors import RekordError, error
+from rekord.framing.sniff import HEAD_BYTES
+from rekord.location import Location
+
+_CHUNK_BYTES = 64 * 1024
+_UNKNOWN = 1 << 62
+# Deflate spends at least two bits on at most 258 bytes; zlib holds back less than 64 KiB of them.
+_MOST_EXPANSION = 1032
+_HELD_BACK_BYTES = 64 * 1024
+
+
+class Source(Protocol):
+    """An open file: what this layer needs of one."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def readinto(self, buffer: bytearray | memoryview, /) -> int: ...
+
+    def seek(self, offset: int, /) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Stream(Protocol):
+    """Uncompressed bytes, in order."""
+
+    compression: str
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill some of `buffer`; 0 means the end. Bytes before damage are given before it is raised."""
+
+    def start_at(self, offset: int) -> bool:
+        """Go on from this offset; False where that is not possible. For a stream not read from yet."""
+
+    def most_left(self) -> int:
+        """How many bytes can still come, at the most."""
+
+    def compressed_offset(self) -> int | None:
+        """Where reading stands in the compressed file; None for a plain one."""
+
+    def close(self) -> None: ...
+
+
+class PlainStream:
+    """A file as it is, its first bytes given back."""
+
+    compression = "none"
+
+    def __init__(self, file: Source, head: bytes, *, sized: bool) -> None:
+        self._file = file
+        self._head = head
+        self._sized = sized
+        self._left = file.size_bytes if sized else _UNKNOWN
+
+    def start_at(self, offset: int) -> bool:
+        if offset == 0:
+            return True
+        if not self._sized:
+            return False
+        self._file.seek(offset)
+        self._head = b""
+        self._left = max(self._file.size_bytes - offset, 0)
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        if self._head:
+            count = min(len(self._head), len(buffer))
+            buffer[:count] = self._head[:count]
+            self._head = self._head[count:]
+        else:
+            count = self._file.readinto(buffer)
+        # A file that has shrunk since it was opened ends where it ends.
+        self._left = max(self._left - count, 0) if count else 0
+        return count
+
+    def most_left(self) -> int:
+        return self._left
+
+    def compressed_offset(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class InflateStream:
+    """A gzip or zlib file, inflated as it is read."""
+
+    def __init__(self, file: Source, head: bytes, compression: str, *, sized: bool) -> None:
+        self.compression = compression
+        self._file = file
+        self._input = head
+        self._sized = sized
+        self._fed = len(head)  # compressed bytes taken from the file
+        self._inflate = self._new_member()
+        self._ended = False
+        self._failure: RekordError | None = None
+
+    def readinto(self, buffer: memoryview) -> int:
+        if self._failure is not None:
+            raise self._failure
+        while not self._ended:
+            if self._inflate.eof and not self._next_member():
+                break
+            starved = not self._input and not self._refill()
+            # Even without input: zlib may hold back output of what it was given.
+            out = self._step(len(buffer))
+            if out:
+                buffer[: len(out)] = out
+                return len(out)
+            if self._failure is not None:
+                raise self._failure
+            if starved and not self._inflate.eof:
+                raise self._fail("C202", f"the rest of the {self.compression} stream", "the end of the file")
+        return 0
+
+    def start_at(self, offset: int) -> bool:
+        return offset == 0
+
+    def most_left(self) -> int:
+        if self._ended:
+            return 0
+        if not self._sized:
+            return _UNKNOWN
+        unread = max(self._file.size_bytes - self._fed, 0) + len(self._input)
+        return unread * _MOST_EXPANSION + _HELD_BACK_BYTES
+
+    def compressed_offset(self) -> int | None:
+        return self._fed - len(self._input)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _new_member(self) -> zlib._Decompress:
+        return zlib.decompressobj(wbits=31 if self.compression == "gzip" else 15)
+
+    def _refill(self) -> bool:
+        chunk = bytearray(_CHUNK_BYTES)
+        count = self._file.readinto(chunk)
+        self._input += bytes(chunk[:count])
+        self._fed += count
+        return count > 0
+
+    def _step(self, most: int) -> bytes:
+        """Inflate up to `most` bytes. On damage, everything before it."""
+        before = self._inflate.copy()
+        data = self._input
+        try:
+            out = self._inflate.decompress(data, most)
+        except zlib.error as failure:
+            out = self._up_to_damage(before, data, most)
+            self._failure = self._damage(str(failure))
+            return out
+        self._input = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+        return out
+
+    def _up_to_damage(self, state: zlib._Decompress, data: bytes, most: int) -> bytes:
+        """What can be had before the damage: zlib gives nothing of the call that meets it."""
+        # First all the input that it takes without complaint: a wrong checksum after the end of the data
+        # must not cost the last bytes before it.
+        good, bad = 0, len(data)
+        accepted, out = state, b""
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            trial = state.copy()
+            try:
+                out_to_middle = trial.decompress(data[:middle], most)
+            except zlib.error:
+                bad = middle
+            else:
+                good, accepted, out = middle, trial, out_to_middle
+        pieces = [out]
+        state, data = accepted, (accepted.unconsumed_tail if good else b"") + data[good:]
+        # Then, of the bytes that it complains about, output in ever smaller pieces.
+        step = most
+        while step:
+            trial = state.copy()
+            try:
+                out = trial.decompress(data, step)
+            except zlib.error:
+                step //= 2
+                continue
+            if not out:
+                break
+            pieces.append(out)
+            state, data = trial, trial.unconsumed_tail
+        self._input = data
+        return b"".join(pieces)
+
+    def _next_member(self) -> bool:
+        """After the end of a member: whether another one follows."""
+        while True:
+            # Zero padding up to a block's end is common on tapes and in object stores.
+            self._input = self._input.lstrip(b"\0")
+            if len(self._input) >= 2 or not self._refill():
+                break
+        if not self._input:
+            self._ended = True
+            return False
+        if self.compression == "gzip" and self._input.startswith(b"\x1f\x8b"):
+            self._inflate = self._new_member()
+            return True
+        found = f"bytes that begin {self._input[:8].hex(' ')}"
+        raise self._fail("C203", f"the end of the file after the end of the {self.compression} stream", found)
+
+    def _fail(self, code: str, expected: str, found: str) -> RekordError:
+        """The failure from here on, to be raised."""
+        self._failure = error(
+            code,
+            location=Location(compressed_offset=self.compressed_offset()),
+            expected=expected,
+            found=found,
+            do="copy the file again from its origin; the records before this place can still be read",
+        )
+        return self._failure
+
+    def _damage(self, words: str) -> RekordError:
+        # zlib's words: "Error -3 while decompressing data: incorrect data check"
+        reason = words.rsplit(": ", 1)[-1]
+        code = "C204" if reason in ("incorrect data check", "incorrect length check") else "C201"
+        return error(
+            code,
+            location=Location(compressed_offset=self.compressed_offset()),
+            expected=f"valid {self.compression} data",
+            found=reason,
+            do="copy the file again from its origin; the records before this place can still be read",
+        )
+
+
+def open_stream(file: Source, *, sized: bool) -> tuple[Stream, bytes]:
+    """The uncompressed bytes of `file`, and its first bytes as they lie on disk.
+
+    `sized` says that the file knows its size; a pipe does not.
+    """
+    head = read_head(file)
+    compression = recognise(head)
+    if compression == "none":
+        return PlainStream(file, head, sized=sized), head
+    return InflateStream(file, head, compression, sized=sized), head
+
+
+def recognise(head: bytes) -> str:
+    """`none`, `gzip` or `zlib`, from the first bytes of a file."""
+    if _core.header_agrees(head):
+        return "none"
+    if head[:3] == b"\x1f\x8b\x08":
+        return "gzip"
+    if len(head) >= 2 and head[0] & 0x0F == 8 and head[0] >> 4 <= 7 and (head[0] << 8 | head[1]) % 31 == 0:
+        inflate = zlib.decompressobj()
+        try:
+            inside = inflate.decompress(head, _core.HEADER_BYTES)
+        except zlib.error:
+            return "none"
+        if _core.header_agrees(inside) or (not inside and inflate.eof):
+            return "zlib"
+    return "none"
+
+
+def begins_with_a_record(head: bytes) -> bool:
+    """Whether a file with this head is a record file, compressed or not, that begins with a frame."""
+    compression = recognise(head)
+    if compression != "gzip":
+        return compression == "zlib" or _core.header_agrees(head)
+    try:
+        inside = zlib.decompressobj(wbits=31).decompress(head, _core.HEADER_BYTES)
+    except zlib.error:
+        return False
+    return _core.header_agrees(inside)
+
+
+def read_head(file: Source, most_bytes: int = HEAD_BYTES) -> bytes:
+    """The first bytes of a file, or all of a shorter one; any others, if it stands elsewhere."""
+    head = bytearray(most_bytes)
+    filled = 0
+    with memoryview(head) as view:
+        while filled < most_bytes:
+            count = file.readinto(view[filled:])
+            if not count:
+                break
+            filled += count
+    return bytes(head[:filled])

@@ -1,0 +1,1 @@
+"""`rk.check` and its rules."""

@@ -1,0 +1,368 @@
+"""What a schema expects of the values under each record key, compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from rekord import _core
+from rekord.codec.plan import KINDS, slots_of
+from rekord.health.check.rule import Array, Cells, RowMask, begins, named, packed
+from rekord.health.finding import Severity
+from rekord.health.key_columns import KeyColumn
+from rekord.schema import Boxes, Feature, Int64, Label, Schema, Sparse, Tensor
+from rekord.schema.base import FLOATS, Kind, dtype_name, float_maximum, integer_bounds
+
+_KINDS: dict[int, Kind] = {number: name for name, number in KINDS.items()}  # type: ignore[misc]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedKey:
+    """One record key of a column: any multiple of `count` values where `ragged`, else so many."""
+
+    key: str
+    kind: Kind
+    count: int
+    ragged: bool
+    utf8: bool
+    limits: Limits | None  # of numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedColumn:
+    """One column, and the keys that it is stored under."""
+
+    name: str
+    feature: Feature
+    keys: tuple[ExpectedKey, ...]
+    step: bool
+    required: bool
+
+    @property
+    def optional(self) -> bool:
+        """Whether an empty list of a fixed shape is a value that is missing."""
+        return self.feature.optional
+
+    def whose(self, key: str, step: int | None = None) -> str:
+        """The subject of a sentence about what is stored under one of the keys."""
+        stored = "" if key == self.name else f" (stored as {named(key)})"
+        return f"{'' if step is None else f'step {step:,} of '}{named(self.name)}{stored}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """A whole schema."""
+
+    columns: tuple[ExpectedColumn, ...]
+    context: Mapping[str, ExpectedColumn]  # by record key
+    steps: Mapping[str, ExpectedColumn]
+
+
+def compiled(schema: Schema) -> Expected:
+    """What records must hold to be those of a schema."""
+    context = [_column(name, feature, step=False) for name, feature in schema.context.items()]
+    steps = [_column(name, feature, step=True) for name, feature in schema.steps.items()]
+    return Expected(
+        columns=(*context, *steps),
+        context={key.key: column for column in context for key in column.keys},
+        steps={key.key: column for column in steps for key in column.keys},
+    )
+
+
+def _column(name: str, feature: Feature, *, step: bool) -> ExpectedColumn:
+    keys = tuple(
+        ExpectedKey(
+            key=slot.key,
+            kind=_KINDS[slot.kind],
+            count=slot.count,
+            ragged=slot.ragged,
+            utf8=slot.utf8,
+            limits=_limits(feature, place) if slot.kind != KINDS["bytes"] else None,
+        )
+        for place, slot in enumerate(slots_of(name, feature))
+    )
+    return ExpectedColumn(name=name, feature=feature, keys=keys, step=step, required=feature.required)
+
+
+def _limits(feature: Feature, place: int) -> Limits | None:
+    """The limits of the numbers under the key at `place` of a column's keys."""
+    if isinstance(feature, Boxes):
+        return None  # a rule of their own knows what they mean
+    if isinstance(feature, Sparse):
+        return indices_of(feature) if place == 0 else limits_of(feature)
+    return limits_of(feature) if place == 0 else limits_of(Int64())
+
+
+Meaning: TypeAlias = Literal["number", "label", "index"]
+_NARROW_FLOATS = ("float16", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`low` and `high` are as numbers are stored; within them, and finite, there is nothing to say."""
+
+    meaning: Meaning
+    dtype: Any
+    low: Any = None
+    high: Any = None
+    holds: tuple[Any, Any] | None = None  # what a dtype narrower than the stored one can hold
+    range: tuple[Any, Any] | None = None  # as declared, for messages
+    open: bool = False  # to infinity, which is worth a warning
+
+    def sound(self, values: Array) -> bool:
+        """Whether a quick look has nothing against these values; it never overlooks anything."""
+        if not len(values):
+            return True
+        if self.low is None:
+            return values.dtype != np.float32 or bool(np.isfinite(np.add.reduce(values)))
+        numbers = values.view(np.uint64) if self.dtype == np.uint64 else values
+        least, greatest = numbers.min(), numbers.max()
+        inside = bool(least >= self.low and greatest <= self.high)
+        return inside and not (self.open and (np.isinf(least) or np.isinf(greatest)))
+
+    def judged(self, values: Array) -> Iterator[tuple[str, Severity, RowMask]]:
+        """What is wrong with which values: a code, a severity and a mark for each value."""
+        with np.errstate(all="ignore"):
+            verdicts = list(self._reals(values) if values.dtype == np.float32 else self._whole(values))
+        yield from [verdict for verdict in verdicts if verdict[2].any()]
+
+    def _whole(self, values: Array) -> Iterator[tuple[str, Severity, RowMask]]:
+        if self.low is None:
+            return
+        numbers = values.view(np.uint64) if self.dtype == np.uint64 else values
+        wrong = (numbers < self.low) | (numbers > self.high)
+        if self.meaning == "index":
+            yield "D407", "error", wrong
+            return
+        if self.holds is not None:
+            unfit = (numbers < self.holds[0]) | (numbers > self.holds[1])
+            yield "D405", "error", unfit
+            wrong &= ~unfit
+        yield "H752" if self.meaning == "label" else "H750", "error", wrong
+
+    def _reals(self, values: Array) -> Iterator[tuple[str, Severity, RowMask]]:
+        finite = np.isfinite(values)
+        rounded = _rounded(values, dtype_name(self.dtype))
+        unfit = finite & np.isinf(rounded)
+        yield "D405", "error", unfit
+        if self.range is None:
+            yield "H751", "warning", ~finite
+            return
+        inside = (rounded >= self.low) & (rounded <= self.high)
+        yield "H751", "error", ~finite & ~inside
+        yield "H751", "warning", ~finite & inside  # an infinity at an open end
+        yield "H750", "error", finite & ~inside & ~unfit
+
+
+def limits_of(feature: Feature) -> Limits:
+    """The limits of a feature's own numbers."""
+    if isinstance(feature, Label):
+        last = feature.count - 1
+        return Limits(meaning="label", dtype=feature.dtype, low=0, high=last, range=(0, last))
+    name = dtype_name(feature.dtype)
+    declared = getattr(feature, "range", None)
+    if name not in FLOATS:
+        holds = None if name in ("int64", "uint64") else integer_bounds(feature.dtype)
+        low, high = declared or holds or (None, None)
+        return Limits(meaning="number", dtype=feature.dtype, low=low, high=high, holds=holds, range=declared)
+    low, high = None, None
+    if declared is not None:
+        # Meant in the declared dtype, where 0.1 is another number than in Python.
+        low, high = _rounded(np.array(declared, np.float32), name)
+    elif name in _NARROW_FLOATS:
+        high = np.float32(float_maximum(feature.dtype))
+        low = -high
+    ends = declared is not None and bool(np.isinf(declared).any())
+    return Limits(meaning="number", dtype=feature.dtype, low=low, high=high, range=declared, open=ends)
+
+
+def indices_of(feature: Sparse) -> Limits:
+    """The limits of the indices of a sparse vector."""
+    last = feature.size - 1
+    return Limits(meaning="index", dtype=np.dtype("<i8"), low=0, high=last, range=(0, last))
+
+
+def _rounded(values: Array, name: str) -> Array:
+    """float32 values as the declared dtype has them."""
+    if name == "float16":
+        return values.astype(np.float16).astype(np.float32)
+    if name != "bfloat16":
+        return values
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    up = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
+    return np.where(np.isfinite(values), up.view(np.float32), values)
+
+
+_UNKNOWN = -1
+"""What TFDS stores where the class of a label is not known."""
+
+Verdict = tuple[str, Severity, RowMask]
+Says = Callable[[int], tuple[str, str]]
+"""What was expected of a cell, and what was found."""
+
+
+def sound(column: ExpectedColumn, key: ExpectedKey, found: KeyColumn) -> bool:
+    """Whether a quick look has nothing against the values of a key; it never overlooks anything."""
+    if key.limits is not None:
+        return key.limits.sound(found.values)
+    if key.utf8:
+        return _all_utf8(found.values)
+    if isinstance(column.feature, Tensor):
+        return found.valid is None and _tensors_sound(column.feature, found.values)
+    return True
+
+
+def judged(column: ExpectedColumn, key: ExpectedKey, cells: Cells, *, tfds: bool) -> Iterator[Verdict]:
+    """What is wrong with which values of a key: a code, a severity and a mark for each value."""
+    values = cells.column.values
+    if key.limits is not None:
+        for code, severity, marks in key.limits.judged(values):
+            if code == "H752" and tfds:
+                unknown = marks & (values == _UNKNOWN)
+                yield "H753", "note", unknown
+                yield code, severity, marks & ~unknown
+            else:
+                yield code, severity, marks
+    elif key.utf8:
+        if not _all_utf8(values):
+            yield "D404", "error", np.array([not _is_utf8(value) for value in _listed(values)], np.bool_)
+    elif isinstance(column.feature, Tensor):
+        yield from _tensors(column.feature, values)
+
+
+# Texts.
+
+
+def _all_utf8(values: _core.StringColumn) -> bool:
+    ends, data = packed(values)
+    if not len(data) or data.max() < 0x80:
+        return True
+    # Valid end to end, and none begins inside a character: then each of them is valid.
+    starts = ends[:-1]
+    starts = starts[starts < len(data)]
+    return _is_utf8(data.tobytes()) and not bool(np.any((data[starts] & 0xC0) == 0x80))
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _listed(values: _core.StringColumn) -> Iterator[bytes]:
+    for place in range(len(values)):
+        yield values.bytes(place)  # type: ignore[misc]
+
+
+# Tensors.
+
+
+def tensor_bytes(feature: Tensor) -> int:
+    """How many bytes belong together: those of the known dimensions."""
+    return prod(size for size in feature.shape if size is not None) * _item_bytes(feature)
+
+
+def _item_bytes(feature: Tensor) -> int:
+    return 2 if isinstance(feature.dtype, str) else int(feature.dtype.itemsize)
+
+
+def _wrong_lengths(feature: Tensor, ends: Array) -> RowMask:
+    lengths = np.diff(ends)
+    whole = tensor_bytes(feature)
+    varies = None in feature.shape and whole > 0
+    wrong: RowMask = lengths % whole != 0 if varies else lengths != whole
+    return wrong
+
+
+def _tensors_sound(feature: Tensor, values: _core.StringColumn) -> bool:
+    ends, data = packed(values)
+    if _wrong_lengths(feature, ends).any():
+        return False
+    if not len(data) or isinstance(feature.dtype, str):
+        return True
+    if feature.dtype == np.bool_:
+        return bool(data.max() <= 1)
+    return feature.dtype.kind not in "fc" or bool(np.isfinite(np.add.reduce(data.view(feature.dtype))))
+
+
+def _tensors(feature: Tensor, values: _core.StringColumn) -> Iterator[Verdict]:
+    ends, data = packed(values)
+    wrong = _wrong_lengths(feature, ends)
+    yield "D406", "error", wrong
+    if isinstance(feature.dtype, str):
+        return  # bfloat16, and no package that knows it
+    odd = np.zeros(len(wrong), np.bool_)
+    looks = feature.dtype == np.bool_ or feature.dtype.kind in "fc"
+    for place in np.flatnonzero(~wrong).tolist() if looks else ():
+        piece = data[ends[place] : ends[place + 1]]
+        if feature.dtype == np.bool_:
+            odd[place] = len(piece) and piece.max() > 1
+        else:
+            odd[place] = not np.isfinite(np.frombuffer(piece.tobytes(), feature.dtype)).all()
+    if feature.dtype == np.bool_:
+        yield "D405", "error", odd
+    else:
+        yield "H751", "warning", odd
+
+
+# Keys of one column.
+
+
+def lengths(column: ExpectedColumn, parts: list[Cells]) -> tuple[RowMask, Says]:
+    """Which cells have another number of values under one key than under the first."""
+    counts = [part.column.counts for part in parts]
+    wrong = np.logical_or.reduce([count != counts[0] for count in counts])
+
+    def say(cell: int) -> tuple[str, str]:
+        other = next(i for i, count in enumerate(counts) if count[cell] != counts[0][cell])
+        as_many = f"{counts[0][cell]:,} values under {named(column.keys[other].key)}"
+        return f"{as_many}, as under {named(column.keys[0].key)}", f"{counts[other][cell]:,}"
+
+    return wrong, say
+
+
+def partitions(column: ExpectedColumn, parts: list[Cells]) -> tuple[RowMask, Says]:
+    """Which cells have row lengths that do not add up to the values that they divide."""
+    inner = column.keys[0].count or 1
+    held = parts[0].column.counts // inner
+    blame: dict[int, tuple[str, str]] = {}
+    wrong = np.zeros(len(parts[0].column), np.bool_)
+    for part in reversed(parts[1:]):
+        found = part.column
+        told = found.values if isinstance(found.values, np.ndarray) else np.zeros(0, np.int64)
+        # Beyond what there is, a length is a lie, and their sum might not fit a number.
+        lies = (told < 0) | (told > (held.max() if len(held) else 0))
+        places = begins(found)
+        sums = np.diff(np.concatenate([[0], np.cumsum(np.where(lies, 0, told))])[places])
+        lied = np.diff(np.concatenate([[0], np.cumsum(lies)])[places]) > 0
+        bad = (sums != held) | lied
+        for cell in np.flatnonzero(bad & ~wrong).tolist():
+            blame[cell] = (
+                f"row lengths that sum to {held[cell]:,}",
+                _few(told[places[cell] : places[cell + 1]]),
+            )
+        wrong |= bad
+        held = found.counts
+    return wrong, lambda cell: blame[cell]
+
+
+def _few(numbers: Array) -> str:
+    shown = ", ".join([str(int(number)) for number in numbers[:4]])[:50]
+    return f"{shown}, …" if len(numbers) > 4 else shown or "none"
+
+
+def first_bad_item(feature: Tensor, data: bytes) -> tuple[int, Any]:
+    """The place and the value of the first item of a tensor that is no bool, or not finite."""
+    if feature.dtype == np.bool_:
+        items = np.frombuffer(data, np.uint8)
+        place = int(np.argmax(items > 1))
+    else:
+        items = np.frombuffer(data, feature.dtype)
+        place = int(np.argmin(np.isfinite(items)))
+    return place, items[place]

@@ -1,0 +1,225 @@
+"""`rk.check`: whether everything in record files is valid."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
+from typing import Protocol
+
+from rekord.dataset.read import shard_sets
+from rekord.health.check.duplicates import SameContent
+from rekord.health.check.images import BoxRule, PictureRule, declared_boxes, declared_pictures
+from rekord.health.check.majority import Learnt, MajorityRule, learn
+from rekord.health.check.manifest import (
+    ClassCounts,
+    Digests,
+    IndexAgreement,
+    manifest_findings,
+    tfds_findings,
+)
+from rekord.health.check.rule import Rule
+from rekord.health.check.schema import SchemaRule
+from rekord.health.check.shards import shard_findings
+from rekord.health.dataset_files import Place, SplitNumbers, look_at
+from rekord.health.finding import Finding, Report
+from rekord.health.key_columns import KeyedBatch
+from rekord.health.scan import OTHER_PAYLOADS, FileEnd, scan_file, scan_files
+from rekord.schema import Schema
+from rekord.storage.local import PathLike
+
+__all__ = ["Learnt", "learn", "rules_for", "rules_without"]
+
+
+def rules_for(schema: Schema, *, tfds: bool = False) -> list[Rule]:
+    """The rules of records that a schema declares; `tfds` where TFDS wrote it, which labels the unknown -1."""
+    rules: list[Rule] = [SchemaRule(schema, tfds=tfds)]
+    pictures, boxes = declared_pictures(schema), declared_boxes(schema)
+    if pictures:
+        rules.append(PictureRule(lambda batch: pictures))
+    if boxes:
+        rules.append(BoxRule(lambda batch: boxes))
+    return rules
+
+
+def rules_without(learnt: Learnt) -> list[Rule]:
+    """The rules of records that no schema declares: they are to be like most of the others."""
+    return [MajorityRule(learnt), PictureRule(learnt.pictures), BoxRule(learnt.boxes)]
+
+
+MAX_FINDINGS = 1000
+
+_SAMPLED_FILES = 64
+_SAMPLED_RECORDS = 4096
+_SAMPLED_BYTES = 16 << 20
+"""Records without a schema are held against most of these, taken from the fronts of files spread over all."""
+
+
+class Observer(Protocol):
+    """Someone who looks on while files are checked."""
+
+    def see(self, batch: KeyedBatch) -> None:
+        """Some records of a file."""
+
+    def end_file(self, end: FileEnd) -> None:
+        """That a file has been read."""
+
+
+def check(
+    path: PathLike | Sequence[PathLike],
+    schema: Schema | PathLike | None = None,
+    *,
+    max_findings: int | None = MAX_FINDINGS,
+) -> Report:
+    """Read every record of a file, folder or glob and report what is wrong with it.
+
+    Lengths, checksums, compression and messages; whether the shards are all there and what their manifest says;
+    whether each record is what the schema declares, and its images, masks and boxes are sound; whether anything is
+    there twice, above all in two splits. Without a schema that of the manifest counts, and without a manifest what
+    most records have in common. Reading goes on after damage wherever the next intact record can be found. Findings
+    beyond `max_findings` are counted, not listed.
+    """
+    if schema is not None and not isinstance(schema, Schema):
+        schema = Schema.load(schema)
+    report = Report()
+    with closing(checked(look_at(path), report, schema)) as findings:
+        for finding in findings:
+            report.add(finding, max_findings)
+    return report
+
+
+def checked(
+    place: Place, report: Report, schema: Schema | None = None, *, observers: Sequence[Observer] = ()
+) -> Generator[Finding, None, None]:
+    """The findings as they are met, file by file and then those about the whole; `report` counts what was read.
+
+    Observers are shown the same records in the same pass.
+    """
+    numbers = SplitNumbers(place)
+    with closing(_checked(place, report, schema, observers, numbers)) as findings:
+        for finding in findings:
+            yield numbers.fill(finding)
+
+
+def _checked(
+    place: Place,
+    report: Report,
+    schema: Schema | None,
+    observers: Sequence[Observer],
+    numbers: SplitNumbers,
+) -> Generator[Finding, None, None]:
+    yield from place.findings
+    shards = _shards_of_sets(place)
+    with ExitStack() as stack:
+        digests = stack.enter_context(Digests()) if place.listing is not None else None
+        declared = place.schema if schema is None else schema
+        rules = _rules(place, schema, stack)
+        records: dict[str, int] = {}  # of files without damage
+        payload_bytes: dict[str, int] = {}
+        with closing(scan_files(place.paths, report)) as items:
+            for item in items:
+                if isinstance(item, Finding):
+                    if item.code in OTHER_PAYLOADS and declared is not None:
+                        if declared.kind == "bytes":
+                            continue  # any payload will do
+                        _contradicts(item, declared)
+                    # That a shard is empty is said of its set, which knows whether the others are.
+                    if item.code != "H703" or item.path not in shards:
+                        yield item
+                elif isinstance(item, KeyedBatch):
+                    for observer in observers:
+                        observer.see(item)
+                    for rule in rules:
+                        yield from rule.see(item)
+                else:
+                    for rule in rules:
+                        yield from rule.end_file(item.path)
+                    for observer in observers:
+                        observer.end_file(item)
+                    numbers.end_file(item.path, item.records)
+                    if not item.damaged:
+                        records[item.path] = item.records
+                        payload_bytes[item.path] = item.payload_bytes
+                    if not item.damaged and digests is not None:
+                        digests.add(item.path)
+                del item  # the next batch may use its memory again
+        for rule in rules:
+            yield from rule.end()
+        yield from _about_the_whole(place, records, payload_bytes, digests)
+
+
+def _rules(place: Place, schema: Schema | None, stack: ExitStack) -> list[Rule]:
+    declared = place.schema if schema is None else schema
+    rules: list[Rule]
+    if declared is not None and declared.kind == "bytes":
+        rules = []  # of payloads that are taken as they are nothing is declared
+    elif declared is not None:
+        rules = rules_for(declared, tfds=schema is None and place.tfds is not None)
+    else:
+        rules = rules_without(learn(_sampled(place.paths)))
+    same = SameContent(
+        place.split_of,
+        declared,
+        None if place.listing is None else place.listing.key,
+        guessed_splits=not place.splits_are_told,
+    )
+    stack.callback(same.close)
+    rules.append(same)
+    if place.listing is not None:
+        rules.append(ClassCounts(place.listing))
+        rules.append(IndexAgreement(place.listing))
+    if place.label_map is not None:
+        rules.append(place.label_map)
+    return rules
+
+
+def _contradicts(finding: Finding, schema: Schema) -> None:
+    """Anything may be a payload; where a schema says what it is, another one is wrong."""
+    finding.severity = "error"
+    finding.expected = (
+        f"tf.train.{'SequenceExample' if schema.is_sequence else 'Example'}, as the schema says"
+    )
+    finding.do = "write the file again with the schema, or check it without one"
+
+
+def _shards_of_sets(place: Place) -> frozenset[str | None]:
+    """The files whose sets are looked at as wholes."""
+    if place.files_were_named:
+        return frozenset()
+    return frozenset(path for one in shard_sets(place.paths) if one.count > 1 for path in one.paths.values())
+
+
+def _sampled(paths: Sequence[str]) -> Iterator[KeyedBatch]:
+    """Records from the fronts of files that are spread over all of them."""
+    step = -(-len(paths) // _SAMPLED_FILES)
+    chosen = paths[:: max(step, 1)]
+    for path in chosen:
+        aside = Report()  # the pass itself counts, and says what is wrong
+        enough = -(-_SAMPLED_RECORDS // len(chosen)), -(-_SAMPLED_BYTES // len(chosen))
+        for item in scan_file(path, aside, enough=enough):
+            if isinstance(item, KeyedBatch):
+                yield item
+
+
+def _about_the_whole(
+    place: Place, records: dict[str, int], payload_bytes: dict[str, int], digests: Digests | None
+) -> Iterator[Finding]:
+    """What is wrong with the files as a set."""
+    if place.files_were_named:
+        return
+    listed = () if place.listing is None else place.listing.shards
+    yield from shard_findings(place.paths, _sizes_bytes(place.paths), records, listed=listed)
+    if place.listing is not None and digests is not None:
+        yield from manifest_findings(place.listing, place.paths, records, digests)
+    elif place.folder is not None and all(one.severity == "note" for one in place.findings):
+        yield from tfds_findings(place.folder, place.paths, records, payload_bytes)
+
+
+def _sizes_bytes(paths: Sequence[str]) -> dict[str, int]:
+    sizes = {}
+    for path in paths:
+        try:
+            sizes[path] = os.stat(path).st_size
+        except OSError:
+            continue  # it cannot be read, which has been said
+    return sizes

@@ -1,0 +1,207 @@
+"""The record files to inspect, the splits they belong to, and what is declared about them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from rekord.dataset.manifest import check_shard
+from rekord.dataset.read import check_complete, find_record_files, skipped_records
+from rekord.dataset.read import split_of as split_by_name
+from rekord.errors import RekordError
+from rekord.health.check.manifest import LabelMapRule, Listing, find_label_map, label_map_rule, read_listing
+from rekord.health.finding import Finding
+from rekord.schema import Schema
+from rekord.schema.interop.tfds import TfdsFolder, read_tfds_folder
+from rekord.storage.find import Found
+from rekord.storage.local import PathLike
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The files of each split. `findings` are errors: files that are missing, or not as long as they should be."""
+
+    splits: dict[str, list[str]]
+    findings: list[Finding]
+
+    @property
+    def files(self) -> list[str]:
+        """All files, split by split."""
+        return [path for paths in self.splits.values() for path in paths]
+
+
+def parts_of(place: Place) -> Parts:
+    """What is to be read of a place: where a manifest lists the shards those, and nothing that lies beside them."""
+    findings = [finding for finding in place.findings if finding.severity == "error"]
+    if place.listing is not None:
+        return Parts(_listed(place.listing, findings), findings)
+    # A file that was named itself is what was wanted, whatever its name says of others.
+    if not place.files_were_named:
+        try:
+            check_complete(place.paths)
+        except RekordError as failure:
+            findings.append(_without_an_option(Finding.from_error(failure)))
+    return Parts(place.splits(), findings)
+
+
+def _listed(listing: Listing, findings: list[Finding]) -> dict[str, list[str]]:
+    splits: dict[str, list[str]] = {}
+    for split, part in listing.manifest.splits.items():
+        splits[split] = []
+        for name, size_bytes in zip(part.names(split), part.shards.bytes, strict=True):
+            try:
+                check_shard(listing.folder, name, size_bytes, allow_missing=False)
+            except RekordError as failure:
+                findings.append(Finding.from_error(failure))
+                if failure.code != "X516":
+                    continue
+            splits[split].append(
+                os.path.join(listing.folder, name)
+            )  # cut off or not: what is left can be read
+    return splits
+
+
+def _without_an_option(finding: Finding) -> Finding:
+    """Whoever only looks has no `allow_missing` to set: everything that is there is read."""
+    finding.do = "fetch the missing files; what is here was read"
+    return finding
+
+
+@dataclass(frozen=True)
+class Place:
+    """The record files of a path, and who says what about them.
+
+    `folder` is the path itself where it is a folder. `findings` are about the manifest or the TFDS files, where
+    these cannot be used; the record files are then taken by their names.
+    """
+
+    paths: list[str]
+    folder: str | None = None
+    files_were_named: bool = False
+    listing: Listing | None = None
+    tfds: TfdsFolder | None = None
+    label_map: LabelMapRule | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def schema(self) -> Schema | None:
+        """The schema that is declared beside the files."""
+        if self.listing is not None:
+            return self.listing.schema
+        return None if self.tfds is None else self.tfds.schema
+
+    @property
+    def splits_are_told(self) -> bool:
+        """Whether a manifest or TFDS tells the splits, and not the names of files and folders alone."""
+        return self.listing is not None or self.tfds is not None
+
+    def split_of(self, path: str) -> str:
+        """The split that a file belongs to."""
+        if self.listing is not None and (split := self.listing.split_of(path)) is not None:
+            return split
+        if self.tfds is not None and (split := self.tfds.split_of(os.path.basename(path))) is not None:
+            return split
+        return split_by_name(path, self.folder)
+
+    def splits(self) -> dict[str, list[str]]:
+        """The files of each split, in order."""
+        splits: dict[str, list[str]] = {}
+        for path in self.paths:
+            splits.setdefault(self.split_of(path), []).append(path)
+        return splits
+
+
+class SplitNumbers:
+    """Numbers records in their splits, as `dataset[split][number]` does, while files are read in their order."""
+
+    def __init__(self, place: Place) -> None:
+        self._listing = place.listing
+        self._splits: dict[str, str] = {}
+        self._starts: dict[str, int] = {}  # how many records of its split come before a file
+        self._next: dict[str, str] = {}  # the file that follows in the same split
+        self._uncounted: set[str] = set()
+        if place.listing is not None:
+            for split, part in place.listing.manifest.splits.items():
+                start = 0
+                for name, records in zip(part.names(split), part.shards.records, strict=True):
+                    self._starts[os.path.normpath(os.path.join(place.listing.folder, name))] = start
+                    start += records
+            return
+        for split, paths in place.splits().items():
+            self._splits |= dict.fromkeys(paths, split)
+            self._starts[paths[0]] = 0
+            self._next |= pairwise(paths)
+
+    def end_file(self, path: str, records: int) -> None:
+        """Count the records of a file. Behind one of which some are lost, numbers are unknown."""
+        if path in self._starts and path in self._next and path not in self._uncounted:
+            self._starts[self._next[path]] = self._starts[path] + records
+
+    def fill(self, finding: Finding) -> Finding:
+        """The finding, with its split and the number of its record there."""
+        if finding.path is None:
+            return finding
+        if finding.severity == "error" and finding.code[0] in "FCX":
+            self._uncounted.add(finding.path)
+        if self._listing is None:
+            finding.split = self._splits.get(finding.path)
+            start = self._starts.get(finding.path)
+        else:
+            finding.split = self._listing.split_of(finding.path)
+            start = self._starts.get(os.path.normpath(finding.path))
+        if finding.record is not None and start is not None:
+            finding.split_record = start + finding.record
+        return finding
+
+
+def look_at(path: PathLike | Sequence[PathLike]) -> Place:
+    """What a file, a folder, a pattern or several of them stand for. Nothing but names and lists is read."""
+    found = find_record_files(path)
+    paths = found.paths
+    findings = list(_not_read(found))
+    if not isinstance(path, (str, os.PathLike)):
+        return Place(paths, files_were_named=True, findings=findings)
+    folder = os.fspath(path)
+    if not os.path.isdir(folder):
+        return Place(paths, files_were_named=os.path.isfile(folder), findings=findings)
+    listing = read_listing(folder)
+    if isinstance(listing, Finding):
+        findings.append(listing)
+        listing = None
+    tfds = None
+    if listing is None:
+        try:
+            tfds = read_tfds_folder(folder)
+        except RekordError as failure:
+            finding = Finding.from_error(failure)
+            if failure.code == "X537":
+                finding.severity = "note"  # sound, but of a feature that no schema of ours declares
+            findings.append(finding)
+    label_map = None
+    if (named := find_label_map(folder)) is not None:
+        rule = label_map_rule(named)
+        if isinstance(rule, Finding):
+            findings.append(rule)
+        else:
+            label_map = rule
+    return Place(paths, folder, listing=listing, tfds=tfds, label_map=label_map, findings=findings)
+
+
+def _not_read(found: Found) -> Iterator[Finding]:
+    """That files begin with a record, and were skipped because their names do not say so."""
+    try:
+        records = skipped_records(found)
+    except RekordError:
+        return  # what cannot be reached is not what was asked about
+    if records:
+        more = f", and {len(records) - 1:,} more" if len(records) > 1 else ""
+        yield Finding.of(
+            "H790",
+            "note",
+            path=records[0],
+            expected="a name such as x.tfrecord, as other files here have",
+            found=os.path.basename(records[0])[:60] + more,
+            do="rename it if it belongs to the dataset, or name the file itself: rekord check FILE",
+        )

@@ -1,0 +1,1 @@
+"""`rk.diff`: what changed between two datasets."""

@@ -1,0 +1,382 @@
+"""Records of two sides matched, by digests of what they hold and by a key."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import IO, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rekord import _core
+from rekord.dataset.read import open_frames
+from rekord.errors import RekordError, error
+from rekord.health.duplicates import PLACE, ExternalSort, Places, group_starts
+from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
+from rekord.location import Location
+from rekord.storage.local import read_error
+
+Digests: TypeAlias = npt.NDArray[np.uint64]
+"""Two numbers a row: the low half, then the high one."""
+
+Group: TypeAlias = Literal["context", "steps", "payload", "key"]
+
+
+def record_digests(batch: KeyedBatch) -> Digests:
+    """The digest of every record of a batch."""
+    into = np.zeros((len(batch), 2), np.uint64)
+    for key in sorted(batch.context):
+        mix_column(key, batch.context[key], into)
+    for key in sorted(batch.steps):
+        mix_steps(key, batch.steps[key], into)
+    return into
+
+
+def mix_column(key: str, column: KeyColumn, into: Digests) -> None:
+    """Mix what each row has under a key into its digest."""
+    _core.digest_column(seed("context", column.kind, key), column.values, column.offsets, column.valid, into)
+
+
+def mix_steps(key: str, column: StepColumn, into: Digests) -> None:
+    """Mix the steps that each row has under a key into its digest."""
+    steps = column.steps
+    number = seed("steps", steps.kind, key)
+    each = np.zeros((len(steps), 2), np.uint64)
+    _core.digest_column(number, steps.values, steps.offsets, steps.valid, each)
+    _core.digest_column(number, each.reshape(-1), column.offsets * 2, column.valid, into)
+
+
+def key_digests(column: KeyColumn) -> Digests:
+    """The digest of every row's value of the column that tells records apart."""
+    into = np.zeros((len(column), 2), np.uint64)
+    _core.digest_column(seed("key", column.kind, ""), column.values, column.offsets, column.valid, into)
+    return into
+
+
+def payload_digests(path: str) -> Iterator[tuple[int, list[int], Digests]]:
+    """The digests of whole payloads, for files that hold no Examples: (first record, offsets, digests).
+
+    Damage is passed over in silence: it was said by the pass that found out what the payloads are.
+    """
+    number = seed("payload", "bytes", "")
+    with open_frames(path) as reader:
+        goes_on = True
+        while goes_on:
+            goes_on = False
+            try:
+                for stretch in reader.stretches():
+                    payloads = stretch.payloads()
+                    into = np.zeros((len(payloads), 2), np.uint64)
+                    _core.digest_column(number, _core.strings(payloads), None, None, into)
+                    yield stretch.first_record, [stretch.offset(i) for i in range(len(payloads))], into
+            except RekordError as failure:
+                _, goes_on = reader.recover(failure)
+
+
+@lru_cache(maxsize=4096)
+def seed(group: Group, kind: str, key: str) -> int:
+    """A number that stands for a key and its kind, today and tomorrow."""
+    text = f"{group}\0{kind}\0{key}".encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+def order_sum(digests: Digests, positions: npt.NDArray[np.int64]) -> int:
+    """A number that depends on which digest stands where. The sum over parts is that of the whole."""
+    weights = positions.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        weights = (weights ^ (weights >> np.uint64(shift))) * np.uint64(factor)
+    weights ^= weights >> np.uint64(31)
+    return int((digests[:, 0] * weights).sum(dtype=np.uint64))
+
+
+MOST_FEATURES = 1024
+"""So many features are told apart; the rest are one, since keys in such numbers are data and not names."""
+
+OTHERS = "(other keys)"
+
+Words: TypeAlias = npt.NDArray[np.uint32]
+Rows: TypeAlias = npt.NDArray[np.int64]
+
+_OFFSET_WORDS = 2
+_READ_BYTES = 1 << 20
+"""Rows that are this close are read together."""
+
+
+class Features:
+    """The numbers of the features of both sides, in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[bool, str], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number(self, key: str, *, step: bool) -> int:
+        """The number of a feature, a new one where it has none."""
+        known = self._numbers.get((step, key))
+        if known is not None:
+            return known
+        if len(self._numbers) >= MOST_FEATURES - 1:
+            step, key = False, OTHERS
+        return self._numbers.setdefault((step, key), len(self._numbers))
+
+    def names(self) -> list[str]:
+        """The features' keys, by number. A key may be both one of the context and one of the steps."""
+        return [key for _, key in self._numbers]
+
+
+class Prints:
+    """The rows of one side. `add` gives them numbers from 0 on."""
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+        self._file: IO[bytes] | None = None
+        self._words = 0  # that have been written
+        self._rows = 0
+        # Of each run of rows of one width: its first row, its first word, and the words of a row.
+        self._blocks: list[tuple[int, int, int]] = []
+
+    def add(self, batch: KeyedBatch) -> int:
+        """Keep the prints of a batch; gives the number of its first row."""
+        numbers = [self._features.number(key, step=False) for key in batch.context]
+        step_numbers = [self._features.number(key, step=True) for key in batch.steps]
+        prints = np.zeros((len(batch), _OFFSET_WORDS + len(self._features)), np.uint32)
+        prints[:, :_OFFSET_WORDS] = batch.offsets.view(np.uint32).reshape(-1, _OFFSET_WORDS)
+        for number, (key, column) in zip(numbers, batch.context.items(), strict=True):
+            digests = np.zeros((len(batch), 2), np.uint64)
+            mix_column(key, column, digests)
+            prints[:, _OFFSET_WORDS + number] ^= digests[:, 0].astype(np.uint32)
+        for number, (key, steps) in zip(step_numbers, batch.steps.items(), strict=True):
+            digests = np.zeros((len(batch), 2), np.uint64)
+            mix_steps(key, steps, digests)
+            prints[:, _OFFSET_WORDS + number] ^= digests[:, 0].astype(np.uint32)
+        return self._keep(prints)
+
+    def read(self, rows: Rows) -> tuple[Rows, Words]:
+        """The offsets and the prints of some rows, as wide as there are features by now."""
+        out = np.zeros((len(rows), _OFFSET_WORDS + len(self._features)), np.uint32)
+        if len(rows):
+            order = np.argsort(rows, kind="stable")
+            ends = [*(first for first, _, _ in self._blocks[1:]), self._rows]
+            cuts = np.searchsorted(rows[order], ends).tolist()
+            for (first_row, first_word, width), begin, end in zip(
+                self._blocks, [0, *cuts], cuts, strict=False
+            ):
+                which = order[begin:end]
+                out[which, :width] = self._block_rows(first_word, width, rows[which] - first_row)
+        return np.ascontiguousarray(out[:, :_OFFSET_WORDS]).view(np.int64)[:, 0], out[:, _OFFSET_WORDS:]
+
+    def close(self) -> None:
+        """Let go of the disk."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()
+
+    def _block_rows(self, first_word: int, width: int, rows: Rows) -> Words:
+        """These rows of a block, which are in order. Read and not mapped: what a disk cannot read of a mapped file
+        would end the process."""
+        assert self._file is not None
+        out = np.empty((len(rows), width), np.uint32)
+        rows_at_once = max(1, _READ_BYTES // (4 * width))
+        begin = 0
+        while begin < len(rows):
+            first = int(rows[begin])
+            end = int(np.searchsorted(rows, first + rows_at_once))
+            stretch = np.empty((int(rows[end - 1]) + 1 - first, width), np.uint32)
+            self._read(stretch, 4 * (first_word + first * width))
+            out[begin:end] = stretch[rows[begin:end] - first]
+            begin = end
+        return out
+
+    def _read(self, into: Words, offset: int) -> None:
+        assert self._file is not None
+        left = into.reshape(-1).view(np.uint8).data
+        try:
+            while left:
+                count = os.preadv(self._file.fileno(), [left], offset)
+                if not count:
+                    raise OSError("the file of prints is shorter than what was written to it")
+                left, offset = left[count:], offset + count
+        except OSError as failure:
+            raise read_error(tempfile.gettempdir(), failure) from failure
+
+    def _keep(self, prints: Words) -> int:
+        first, width = self._rows, prints.shape[1]
+        if not self._blocks or self._blocks[-1][2] != width:
+            self._blocks.append((first, self._words, width))
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+            left = prints.reshape(-1).view(np.uint8).data
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as failure:
+            raise _no_room(failure, 4 * (self._words + prints.size)) from None
+        self._rows += len(prints)
+        self._words += prints.size
+        return first
+
+
+def _no_room(failure: OSError, size_bytes: int) -> RekordError:
+    try:
+        folder: str | None = tempfile.gettempdir()
+    except OSError:
+        folder = None
+    return error(
+        "X546",
+        location=Location(path=folder),
+        expected=f"room for {size_bytes:,} bytes or more",
+        found=(failure.strerror or str(failure))[:60],
+        do="TMPDIR=/a/folder/with/room rekord diff …",
+    )
+
+
+MOST_EXAMPLES = 10
+"""Of what is added, removed, changed and moved so many records each are told by their places."""
+
+_PAIRS_AT_ONCE = 1 << 14
+
+Groups = npt.NDArray[np.int64]
+
+
+@dataclass(kw_only=True)
+class ByContent:
+    """How many records are in one side only, or in both but in another split; and the first of each."""
+
+    added: int = 0
+    removed: int = 0
+    moved: int = 0
+    added_places: Places = field(default_factory=lambda: np.empty(0, PLACE))
+    removed_places: Places = field(default_factory=lambda: np.empty(0, PLACE))
+
+
+@dataclass(kw_only=True)
+class ByKey:
+    """What became of keys that are there once on either side, and which features changed under them."""
+
+    changed: int = 0
+    features: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    repeated_in_a: int = 0  # keys that are there more than once
+    repeated_in_b: int = 0
+    added_places: Places = field(default_factory=lambda: np.empty(0, PLACE))
+    removed_places: Places = field(default_factory=lambda: np.empty(0, PLACE))
+    changed_places: list[tuple[Places, Places]] = field(default_factory=list)  # in A, in B
+
+
+def place_rows(
+    digests: npt.NDArray[np.uint64],
+    *,
+    records: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    file: int,
+    split: int,
+    side: int,
+    numbers: npt.NDArray[np.int64] | int = 0,
+) -> Places:
+    """Records as the sort takes them. Its `split` holds the side too, its `feature` a number of ours."""
+    rows = np.empty(len(digests), PLACE)
+    rows["low"], rows["high"] = digests[:, 0], digests[:, 1]
+    rows["record"], rows["offset"] = records, offsets
+    rows["file"], rows["split"], rows["feature"], rows["count"] = file, 2 * split + side, numbers, 1
+    return rows
+
+
+def match_content(sort: ExternalSort) -> ByContent:
+    """Compare the two sides as what they are: bags of records."""
+    found = ByContent()
+    for places in sort.parts():
+        if not len(places):
+            continue
+        starts = group_starts(places)
+        in_a, in_b = _counts(places, starts)
+        found.added += int(np.maximum(in_b - in_a, 0).sum())
+        found.removed += int(np.maximum(in_a - in_b, 0).sum())
+        split = places["split"] >> 1
+        starts_here = starts.copy()
+        starts_here[1:] |= split[1:] != split[:-1]
+        stayed = int(np.minimum(*_counts(places, starts_here)).sum())
+        found.moved += int(np.minimum(in_a, in_b).sum()) - stayed
+        found.added_places = _first_places(found.added_places, _last_of(places, starts, in_b > in_a, side=1))
+        found.removed_places = _first_places(
+            found.removed_places, _last_of(places, starts, in_a > in_b, side=0)
+        )
+    return found
+
+
+def match_keys(sort: ExternalSort, prints: tuple[Prints, Prints]) -> ByKey:
+    """Compare the records of each key. Where a key is not there once on both sides, no record is another's."""
+    found = ByKey()
+    for places in sort.parts():
+        if not len(places):
+            continue
+        starts = group_starts(places)
+        in_a, in_b = _counts(places, starts)
+        found.repeated_in_a += int(np.count_nonzero(in_a > 1))
+        found.repeated_in_b += int(np.count_nonzero(in_b > 1))
+        found.added_places = _first_places(found.added_places, _last_of(places, starts, in_a == 0, side=1))
+        found.removed_places = _first_places(
+            found.removed_places, _last_of(places, starts, in_b == 0, side=0)
+        )
+        once = (in_a == 1) & (in_b == 1)
+        ours, theirs = (_last_of(places, starts, once, side=side) for side in (0, 1))
+        changed = ours["offset"] != theirs["offset"]  # half of the digest of what they hold
+        _note_changed(found, ours[changed], theirs[changed], prints)
+    for side, rows in enumerate((found.removed_places, found.added_places)):
+        rows["offset"], _ = prints[side].read(rows["feature"].astype(np.int64))
+    return found
+
+
+def _note_changed(found: ByKey, ours: Places, theirs: Places, prints: tuple[Prints, Prints]) -> None:
+    found.changed += len(ours)
+    for begin in range(0, len(ours), _PAIRS_AT_ONCE):
+        pair = ours[begin : begin + _PAIRS_AT_ONCE], theirs[begin : begin + _PAIRS_AT_ONCE]
+        # In the order in which they were written, which is how a disk likes to be read.
+        order = np.argsort(pair[0]["feature"], kind="stable")
+        a, b = (rows[order] for rows in pair)
+        (a["offset"], before), (b["offset"], after) = (
+            prints[side].read(rows["feature"].astype(np.int64)) for side, rows in enumerate((a, b))
+        )
+        counts = np.count_nonzero(before != after, axis=0)
+        found.features = _sum(found.features, counts)
+        both = [
+            *found.changed_places,
+            *((a[i : i + 1], b[i : i + 1]) for i in range(min(len(a), MOST_EXAMPLES))),
+        ]
+        both.sort(key=lambda each: (int(each[0]["file"][0]), int(each[0]["record"][0])))
+        found.changed_places = both[:MOST_EXAMPLES]
+
+
+def _sum(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    out = np.zeros(max(len(a), len(b)), np.int64)
+    out[: len(a)] += a
+    out[: len(b)] += b
+    return out
+
+
+def _counts(places: Places, starts: npt.NDArray[np.bool_]) -> tuple[Groups, Groups]:
+    """How many records each group has in A and in B."""
+    first = np.flatnonzero(starts)
+    counts, in_b = places["count"].astype(np.int64), (places["split"] & 1).astype(np.bool_)
+    return (
+        np.add.reduceat(np.where(in_b, 0, counts), first),
+        np.add.reduceat(np.where(in_b, counts, 0), first),
+    )
+
+
+def _last_of(
+    places: Places, starts: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], *, side: int
+) -> Places:
+    """Of each group that is wanted the last place on one side."""
+    at = np.where((places["split"] & 1) == side, np.arange(len(places)), -1)
+    last = np.maximum.reduceat(at, np.flatnonzero(starts))[wanted]
+    return places[last]
+
+
+def _first_places(known: Places, more: Places) -> Places:
+    both = np.concatenate([known, more])
+    return both[np.lexsort((both["record"], both["file"]))[:MOST_EXAMPLES]]

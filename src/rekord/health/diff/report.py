@@ -1,0 +1,539 @@
+"""What a comparison of two datasets found: schemas, distributions, and records that differ."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from rekord import _core
+from rekord.codec.decode import SequenceExample, decode
+from rekord.dataset.read import open_frames
+from rekord.errors import RekordError
+from rekord.framing.frames import Stretch
+from rekord.health.duplicates import Places
+from rekord.health.finding import Finding
+from rekord.health.stats.report import FeatureStats, Part, compare, plain
+from rekord.schema import Schema
+from rekord.schema.json_form import feature_members
+
+_ONE, _VARYING = "one value", "a varying number of values"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnChange:
+    """A column that both sides have and that is not the same. `says` are the changes in words, A → B."""
+
+    a: Mapping[str, Any]
+    b: Mapping[str, Any]
+    says: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"a": dict(self.a), "b": dict(self.b), "says": self.says}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaDiff:
+    """Columns in one side only, and those that differ. `source` says whether they are declared or were seen."""
+
+    source: Literal["manifests", "records"]
+    added: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    removed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    changed: Mapping[str, ColumnChange] = field(default_factory=dict)
+
+    @property
+    def same(self) -> bool:
+        """Whether there is nothing to tell."""
+        return not (self.added or self.removed or self.changed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "source": self.source,
+            "added": {name: dict(column) for name, column in self.added.items()},
+            "removed": {name: dict(column) for name, column in self.removed.items()},
+            "changed": {name: change.to_dict() for name, change in self.changed.items()},
+        }
+
+
+def declared_diff(a: Schema, b: Schema) -> SchemaDiff:
+    """The difference of two schemas."""
+    return _compared("manifests", *({name: _declared(schema, name) for name in schema} for schema in (a, b)))
+
+
+def seen_diff(a: Part, b: Part) -> SchemaDiff:
+    """The difference of what two sets of records were seen to have under their keys."""
+    if not (a.records and b.records):
+        return SchemaDiff(source="records")  # nothing can be said of columns that no record shows
+    return _compared(
+        "records", *({name: _seen(each) for name, each in part.features.items()} for part in (a, b))
+    )
+
+
+def described(column: Mapping[str, Any]) -> str:
+    """A column in a few words: `int64, one value, optional`."""
+    words = [str(column["type"])]
+    for name, value in column.items():
+        if name == "values":
+            words.append(str(value))
+        elif name in ("optional", "steps"):
+            words += [name] if value else []
+        elif name != "type":
+            words.append(f"{name}={_shown(value)}")
+    return ", ".join(words)
+
+
+def _compared(
+    source: Literal["manifests", "records"],
+    a: Mapping[str, Mapping[str, Any]],
+    b: Mapping[str, Mapping[str, Any]],
+) -> SchemaDiff:
+    changed = {}
+    for name in a:
+        if name in b and a[name] != b[name]:
+            changed[name] = ColumnChange(a=a[name], b=b[name], says=_column_changes(a[name], b[name]))
+    return SchemaDiff(
+        source=source,
+        added={name: column for name, column in b.items() if name not in a},
+        removed={name: column for name, column in a.items() if name not in b},
+        changed=changed,
+    )
+
+
+def _declared(schema: Schema, name: str) -> dict[str, Any]:
+    column = feature_members(schema[name])
+    return {**column, "steps": True} if name in schema.steps else column
+
+
+def _seen(feature: FeatureStats) -> dict[str, Any]:
+    counts = feature.seen.per_row.moments
+    varies = counts.min != counts.max
+    values = _VARYING if varies else _ONE if counts.max == 1 else f"{counts.max or 0:,} values"
+    column: dict[str, Any] = {"type": " or ".join(sorted(feature.seen.kinds)), "values": values}
+    if feature.missing:
+        column["optional"] = True
+    return {**column, "steps": True} if feature.is_step else column
+
+
+def _column_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    says = []
+    for name in dict.fromkeys([*a, *b]):
+        before, after = a.get(name), b.get(name)
+        if before == after:
+            continue
+        if name == "optional":
+            says.append("required → optional" if after else "optional → required")
+        elif name in ("type", "values"):
+            says.append(f"{before} → {after}")
+        elif name == "steps":
+            says.append("one value a record → one a step" if after else "one value a step → one a record")
+        else:
+            says.append(f"{name} {_shown(before)} → {_shown(after)}")
+    return says
+
+
+def _shown(value: Any) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+MEAN_THRESHOLD = 0.1
+"""A mean has moved when it is so many standard deviations of A from where it was."""
+
+RANGE_THRESHOLD = 0.1
+"""The least or greatest number has moved when it is outside of A's range by so much of that range."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shift:
+    """A feature that moved: why it is told, and what both sides have."""
+
+    says: list[str]
+    distances: dict[str, float]  # by measure: "js", "linf", "missing"
+    a: dict[str, Any]
+    b: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"says": self.says, "distances": self.distances, "a": self.a, "b": self.b}
+
+
+def shifts(a: Part, b: Part, *, besides: Sequence[str] = ()) -> dict[str, Shift]:
+    """The features that both sides have and that moved; `besides` are keys that are new in every record."""
+    says: dict[str, list[str]] = {}
+    distances: dict[str, dict[str, float]] = {}
+    if not (a.records and b.records):
+        return {}
+    for skew in compare(a, b):
+        # Both sides are all there is, and no samples: what chance could explain has moved nevertheless.
+        if skew.distance is None or skew.threshold is None or skew.measure is None:
+            continue
+        if skew.distance > skew.threshold:
+            says.setdefault(skew.feature, []).append(skew.says)
+            distances.setdefault(skew.feature, {})[skew.measure] = skew.distance
+    moved = {}
+    for name, ours in a.features.items():
+        theirs = b.features.get(name)
+        if theirs is None or ours.key in besides or not (ours.present and theirs.present):
+            continue
+        told = [text for text in [*says.get(name, []), *_numbers(ours, theirs, name in says)] if text]
+        if told:
+            moved[name] = Shift(
+                says=told, distances=distances.get(name, {}), a=_facts(ours), b=_facts(theirs)
+            )
+    return moved
+
+
+def _numbers(ours: FeatureStats, theirs: FeatureStats, mean_is_said: bool) -> list[str]:
+    if ours.kind != theirs.kind or ours.numbers is None or theirs.numbers is None:
+        return []
+    a, b = ours.numbers, theirs.numbers
+    says = []
+    mean, other, std = a.moments.mean, b.moments.mean, a.moments.std
+    if mean is not None and other is not None and std is not None:
+        if abs(other - mean) > max(MEAN_THRESHOLD * std, 1e-6 * abs(mean)) and not mean_is_said:
+            says.append(f"mean {mean:.4g} against {other:.4g}")
+        room = RANGE_THRESHOLD * (a.moments.max - a.moments.min)
+        if b.moments.min < a.moments.min - room:
+            says.append(f"least {a.moments.min:.6g} against {b.moments.min:.6g}")
+        if b.moments.max > a.moments.max + room:
+            says.append(f"greatest {a.moments.max:.6g} against {b.moments.max:.6g}")
+    for word, before, after in (
+        ("NaN", a.nan, b.nan),
+        ("infinite", a.negative_inf + a.positive_inf, b.negative_inf + b.positive_inf),
+    ):
+        if bool(before) != bool(after):
+            says.append(f"{before:,} values {word} against {after:,}")
+    return says
+
+
+def _facts(feature: FeatureStats) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "kind": feature.kind,
+        "present": feature.present,
+        "missing": feature.missing,
+        "values_min": feature.seen.per_row.moments.min,
+        "values_max": feature.seen.per_row.moments.max,
+    }
+    if feature.numbers is not None:
+        moments = feature.numbers.moments
+        facts |= {"min": plain(moments.min), "max": plain(moments.max)}
+        facts |= {"mean": _finite(moments.mean), "std": _finite(moments.std), "nan": feature.numbers.nan}
+    if feature.strings is not None:
+        lengths = feature.strings.lengths.moments
+        facts |= {"length_min": lengths.min, "length_max": lengths.max, "length_mean": lengths.mean}
+    return facts
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is None or math.isfinite(number) else None
+
+
+Change: TypeAlias = Literal["added", "removed", "changed"]
+
+SHOWN_CHARACTERS = 60
+_SHOWN_VALUES = 6
+_SHOWN_BYTES = 16
+_MOST_FEATURES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordPlace:
+    """Where a record is: its file, its number in it, and where its frame begins in the decompressed stream."""
+
+    path: str
+    record: int
+    offset: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"path": self.path, "record": self.record, "offset": self.offset}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """A record that is in one side only, or is another in B. `features` are (in A, in B), as a person reads them."""
+
+    change: Change
+    key: int | str | None = None
+    a: RecordPlace | None = None
+    b: RecordPlace | None = None
+    features: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "change": self.change,
+            "key": self.key,
+            "a": None if self.a is None else self.a.to_dict(),
+            "b": None if self.b is None else self.b.to_dict(),
+            "features": {name: {"a": a, "b": b} for name, (a, b) in self.features.items()},
+        }
+
+
+Pair: TypeAlias = "tuple[Change, RecordPlace | None, RecordPlace | None]"
+
+
+def places_of(places: Places, files: Sequence[str]) -> list[RecordPlace]:
+    """Rows of the sort as places."""
+    return [
+        RecordPlace(path=files[int(row["file"])], record=int(row["record"]), offset=int(row["offset"]))
+        for row in places
+    ]
+
+
+def examples(pairs: Sequence[Pair], keys: tuple[str | None, str | None]) -> list[Example]:
+    """The records at these places. `keys` are the record keys that tell them apart in A and in B."""
+    payloads = _payloads({place for _, *both in pairs for place in both if place is not None})
+    found = []
+    for change, a, b in pairs:
+        before, after = (None if place is None else _decoded(payloads.get(place)) for place in (a, b))
+        holder, key = (after, keys[1]) if before is None else (before, keys[0])
+        found.append(
+            Example(
+                change=change,
+                key=None if key is None or holder is None else _key_value(holder.get(key)),
+                a=a,
+                b=b,
+                features=_value_changes(before, after) if before is not None and after is not None else {},
+            )
+        )
+    return found
+
+
+def shown_value(value: Any) -> str | None:
+    """What a record has under a key, cut to be read at a glance; None where it has nothing."""
+    if value is None:
+        return None
+    if isinstance(value, dict):  # the steps of a sequence
+        return f"{value['steps']:,} steps"
+    if len(value) == 1:
+        return _one(value[0])
+    some = ", ".join([_one(each) for each in value[:_SHOWN_VALUES]])
+    more = ", …" if len(value) > _SHOWN_VALUES else ""
+    text = f"[{some}{more}]"
+    return text if len(text) <= SHOWN_CHARACTERS else f"{len(value):,} values"
+
+
+def _one(value: Any) -> str:
+    if isinstance(value, bytes):
+        try:
+            text = value[: 4 * SHOWN_CHARACTERS].decode()
+        except UnicodeDecodeError:
+            text = ""
+        if text.isprintable() and (text or not value):
+            shown = f"'{text}'"
+            return shown if len(shown) <= SHOWN_CHARACTERS else shown[: SHOWN_CHARACTERS - 1] + "…"
+        more = "…" if len(value) > _SHOWN_BYTES else ""
+        return f"{len(value):,} bytes ({value[:_SHOWN_BYTES].hex()}{more})"
+    return str(value)  # float32 has as many digits as it needs
+
+
+def _key_value(value: Any) -> int | str | None:
+    if value is None or isinstance(value, dict) or len(value) != 1:
+        return None
+    return int(value[0]) if isinstance(value, np.ndarray) else _one(value[0])
+
+
+def _value_changes(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[str, tuple[str | None, str | None]]:
+    changed: dict[str, tuple[str | None, str | None]] = {}
+    for name in sorted({*before, *after}):
+        a, b = before.get(name), after.get(name)
+        if not _same(a, b) and len(changed) < _MOST_FEATURES:
+            changed[name] = shown_value(a), shown_value(b)
+    return changed
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return False
+    return bool(a == b)
+
+
+def _decoded(payload: tuple[bytes, bool] | None) -> dict[str, Any] | None:
+    """The features of a record; None where it cannot be read any more, or is no Example."""
+    if payload is None:
+        return None
+    content, sequence = payload
+    try:
+        record = decode(content, kind="sequence" if sequence else "example")
+    except RekordError:
+        return None
+    if not isinstance(record, SequenceExample):
+        return dict(record)
+    steps = {
+        key: {"steps": len(values), "values": [_frozen(value) for value in values]}
+        for key, values in record.steps.items()
+    }
+    return {**record.context, **steps}
+
+
+def _frozen(value: Any) -> Any:
+    return (value.dtype.kind, value.tobytes()) if isinstance(value, np.ndarray) else value
+
+
+def _payloads(places: Iterable[RecordPlace]) -> dict[RecordPlace, tuple[bytes, bool]]:
+    """The payloads at some places, and whether their files hold SequenceExamples."""
+    by_path: defaultdict[str, list[RecordPlace]] = defaultdict(list)
+    for place in places:
+        by_path[place.path].append(place)
+    found = {}
+    for path, wanted in by_path.items():
+        try:
+            found.update(_read(path, sorted(wanted, key=lambda place: place.offset)))
+        except RekordError:
+            continue  # its damage has been told, and the places are known without it
+    return found
+
+
+def _read(path: str, wanted: Sequence[RecordPlace]) -> dict[RecordPlace, tuple[bytes, bool]]:
+    found = {}
+    sequence = _holds_sequences(path)
+    for place in wanted:
+        with open_frames(path) as reader:
+            if not reader.start_at(offset=place.offset, record=place.record):
+                break
+            stretch = next(reader.stretches(), None)
+            if stretch is not None:
+                found[place] = _payload(stretch, 0), sequence
+    left = {place.offset: place for place in wanted if place not in found}
+    if left:  # compressed, so that it can only be read from the start
+        with open_frames(path) as reader:
+            for stretch in reader.stretches():
+                for index in range(len(stretch.extents)):
+                    at = left.pop(stretch.offset(index), None)
+                    if at is not None:
+                        found[at] = _payload(stretch, index), sequence
+                if not left:
+                    break
+    return found
+
+
+def _holds_sequences(path: str) -> bool:
+    from rekord.dataset.infer import sampled_kind
+
+    with open_frames(path) as reader:
+        stretch = next(reader.stretches(), None)
+        return stretch is not None and sampled_kind(stretch) == _core.PayloadKind.SEQUENCE
+
+
+def _payload(stretch: Stretch, index: int) -> bytes:
+    begin = stretch.extents.offset(index) + _core.HEADER_BYTES
+    return bytes(stretch.buffer[begin : begin + stretch.extents.length(index)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitSide:
+    """A split of one side: how many of its records were compared, and how they lie there."""
+
+    records: int
+    files: int
+    compression: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"records": self.records, "files": self.files, "compression": self.compression}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordDiff:
+    """How many records are in B only, in A only, another under the same key, and the same in another split.
+
+    `features` counts the changed records by the feature that changed. Records whose key is missing, or is there more
+    than once, are matched by what they hold.
+    """
+
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    moved: int = 0
+    features: Mapping[str, int] = field(default_factory=dict)
+    repeated_keys: tuple[int, int] = (0, 0)  # in A, in B
+    without_key: tuple[int, int] = (0, 0)
+    examples: Sequence[Example] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether both sides have the same records in the same splits."""
+        return not (self.added or self.removed or self.changed or self.moved)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "added": self.added,
+            "removed": self.removed,
+            "changed": self.changed,
+            "moved": self.moved,
+            "changed_features": dict(self.features),
+            "repeated_keys": dict(zip("ab", self.repeated_keys, strict=True)),
+            "without_key": dict(zip("ab", self.without_key, strict=True)),
+            "examples": [example.to_dict() for example in self.examples],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff:
+    """What `rk.diff` found. `findings` are what could not be read: then the comparison is incomplete."""
+
+    a: str
+    b: str
+    key: str | None
+    schema: SchemaDiff
+    counts: Mapping[str, Mapping[str, int]]
+    splits: Mapping[str, tuple[SplitSide | None, SplitSide | None]]
+    features: Mapping[str, Shift] = field(default_factory=dict)
+    records: RecordDiff = field(default_factory=RecordDiff)
+    remarks: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
+    not_listed: int = 0
+    unreadable: int = 0  # files that the disk would not give
+    by_manifests: bool = False  # nothing was read: two manifests list the same checksums
+
+    @property
+    def same(self) -> bool:
+        """Whether both hold the same, as far as all of it could be read. Order and sharding make no difference."""
+        return self.complete and self.records.same and self.schema.same and not self.lone_splits
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be read."""
+        return not self.findings
+
+    @property
+    def lone_splits(self) -> list[str]:
+        """The splits that only one side has."""
+        return [name for name, sides in self.splits.items() if None in sides]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "same": self.same,
+            "complete": self.complete,
+            "by_manifests": self.by_manifests,
+            "a": self.a,
+            "b": self.b,
+            "key": self.key,
+            "schema": self.schema.to_dict(),
+            "counts": {side: dict(counts) for side, counts in self.counts.items()},
+            "splits": {
+                name: {
+                    side: None if split is None else split.to_dict()
+                    for side, split in zip("ab", sides, strict=True)
+                }
+                for name, sides in self.splits.items()
+            },
+            "features": {name: shift.to_dict() for name, shift in self.features.items()},
+            "records": self.records.to_dict(),
+            "remarks": list(self.remarks),
+            "findings": [finding.to_dict() for finding in self.findings],
+            "not_listed": self.not_listed,
+        }

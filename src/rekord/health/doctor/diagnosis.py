@@ -1,0 +1,173 @@
+"""One explained problem with its remedy, and how diagnoses are worded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rekord.codes import CODES
+from rekord.health.finding import Severity
+
+_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
+_SHOWN_CHARACTERS = 60
+
+
+def count(number: int, noun: str) -> str:
+    """`1 record`, `51,240 records`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def byte_size(n_bytes: int) -> str:
+    """`312 bytes`, `2.4 GB`."""
+    if n_bytes < 1000:
+        return count(n_bytes, "byte")
+    size = float(n_bytes)
+    for unit in _UNITS:
+        size /= 1000
+        if size < 999.5 or unit == _UNITS[-1]:
+            break
+    return f"{size:.1f} {unit}" if size < 9.95 else f"{size:,.0f} {unit}"
+
+
+def number(value: float) -> str:
+    """A number without a needless `.0`."""
+    return f"{int(value):,}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.6g}"
+
+
+def named(key: str) -> str:
+    """A key as it may stand in a sentence: between backticks, and cut."""
+    return f"`{key if len(key) <= _SHOWN_CHARACTERS else key[: _SHOWN_CHARACTERS - 1] + '…'}`"
+
+
+def written(key: str) -> str:
+    """A key as Python text, and cut."""
+    return f'"{named(key)[1:-1]}"'
+
+
+def either(*ways: str | None) -> str:
+    """Several ways to mend something, the best first."""
+    return "; or ".join(way for way in ways if way)
+
+
+def some(values: Iterable[object], most: int = 4) -> str:
+    """The first few of some values, cut to what a message may show."""
+    shown: list[str] = []
+    length = 0
+    for value in values:
+        text = repr(value)
+        length += len(text)
+        if len(shown) == most or length > _SHOWN_CHARACTERS:
+            return ", ".join(shown) + ", …" if shown else text[: _SHOWN_CHARACTERS - 1] + "…"
+        shown.append(text)
+    return ", ".join(shown)
+
+
+def joined(words: Sequence[str], last: str = "or") -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one of the affected records stands; `offset` is that of its frame in the decompressed stream."""
+
+    path: str
+    record: int | None = None
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What is wrong, what speaks for it, what it is not, and what to do.
+
+    `path` is the file that it is in; where there are several, what the doctor was asked about, and `files` says
+    how many. `records` are the places of the first few of `records_affected`.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    path: str
+    files: int = 1
+    feature: str | None = None
+    records_affected: int = 0
+    records: tuple[Place, ...] = ()
+    evidence: tuple[str, ...] = ()
+    ruled_out: tuple[str, ...] = ()
+    likely: str | None = None
+    do: str
+    tensorflow_error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, as JSON holds them."""
+        fields = asdict(self)
+        for name in ("evidence", "ruled_out", "records"):
+            fields[name] = list(fields[name])
+        return fields
+
+
+def titled(code: str) -> str:
+    """What a code says, as the title of a diagnosis that has nothing better."""
+    return CODES[code]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """Whether TensorFlow will parse one feature of a spec, and the feature that would work."""
+
+    feature: str
+    asked: str  # the feature of the spec, as Python text
+    ok: bool
+    records_affected: int = 0
+    tensorflow_error: str | None = None
+    works: str | None = None
+    """The text of a feature that parses every record, behind its key where that is another one; None without any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnoses:
+    """What a doctor found, worst first. `ok` means that there is neither an error nor a warning.
+
+    With a spec or a schema, `features` says of each feature whether TensorFlow will parse it, and `spec` is the text
+    of a spec that would.
+    """
+
+    diagnoses: tuple[Diagnosis, ...]
+    files: int = 0
+    records: int = 0
+    unreadable: int = 0  # files that the disk would not give
+    features: tuple[Parsed, ...] = field(default_factory=tuple)
+    spec: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True where no diagnosis is an error or a warning; notes may remain."""
+        return all(diagnosis.severity == "note" for diagnosis in self.diagnoses)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON holds it."""
+        return {
+            "ok": self.ok,
+            "files": self.files,
+            "records": self.records,
+            "unreadable": self.unreadable,
+            "diagnoses": [diagnosis.to_dict() for diagnosis in self.diagnoses],
+            "features": [asdict(feature) for feature in self.features],
+            "spec": self.spec,
+        }
+
+
+def worst(severities: Iterable[Severity]) -> Severity:
+    """The worst of some severities."""
+    return min(severities, key=_RANK.__getitem__)
+
+
+def worst_first(diagnoses: list[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """Errors before warnings before notes; within these, what touches most records first."""
+    return tuple(
+        sorted(diagnoses, key=lambda each: (_RANK[each.severity], -each.records_affected, each.code))
+    )

@@ -1,0 +1,441 @@
+"""Features that are stored as another kind than they mean, and classes counted or named in unusual ways."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rekord.codec.values import EXACT_FLOAT32
+from rekord.health.doctor.diagnosis import Diagnosis, count, either, joined, named, number, some
+from rekord.health.doctor.evidence import (
+    CHANNELS,
+    HEIGHTS,
+    MOST_PLACES,
+    WIDTHS,
+    Case,
+    KeyProfile,
+    Stored,
+    Tally,
+    tally_of,
+)
+from rekord.schema import Label, Mask
+
+LISTS = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
+
+_LABEL_WORDS = frozenset({"label", "labels", "class", "classes", "category", "categories", "cls"})
+_NAME_WORDS = frozenset(
+    {"id", "ids", "uid", "uuid", "key", "name", "filename", "file", "path", "url", "source", "version"}
+    | {"zip", "zipcode", "postcode", "postal", "phone", "code", "sku", "isbn", "hash", "sha256", "md5"}
+    | {"date", "time", "timestamp", "year", "text", "synset"}
+)
+"""What is written in digits and is still a name: nobody adds two of them up."""
+_IMAGE_WORDS = frozenset({"image", "img", "mask", "frame"})
+_DIMS = frozenset({*HEIGHTS, *WIDTHS, *CHANNELS} - {"h", "w", "c", "rows", "columns", "depth"})
+
+
+def words_of(key: str) -> list[str]:
+    """The words of a key, `image/object_ID` as image, object, id."""
+    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", key)
+    return [word for word in re.split(r"[^0-9a-z]+", spaced.lower()) if word]
+
+
+def means_label(key: str) -> bool:
+    """Whether the last words of a key say that it holds classes."""
+    return bool(_LABEL_WORDS & set(words_of(key)[-2:])) and "text" not in words_of(key)[-1:]
+
+
+def means_dim(key: str) -> bool:
+    """Whether a key gives a height, a width or a number of channels."""
+    return words_of(key)[-1:] != [] and words_of(key)[-1] in _DIMS
+
+
+def diagnose_kinds(case: Case, settled: frozenset[str]) -> Iterator[Diagnosis]:
+    """What can be said of the kinds without a spec; keys that are `settled` have been judged against one."""
+    for profile in (*case.profile.keys.values(), *case.profile.steps.values()):
+        if profile.key in settled:
+            continue
+        if len(profile.kinds) > 1:
+            yield mixed(case, profile)
+            continue
+        stored = profile.main
+        if stored is not None and stored.kind == "float" and stored.all_whole:
+            if means_dim(profile.key):
+                # A height alone may be that of a person.
+                if stored.is_enough or _IMAGE_WORDS & set(words_of(profile.key)):
+                    yield float_dims(case, profile.key, stored)
+            elif means_label(profile.key) and stored.is_enough and not _are_targets(profile.key, stored):
+                yield float_labels(case, profile.key, stored)
+        if stored is not None and stored.kind == "bytes" and stored.values:
+            yield from _texts_alone(case, profile.key, stored)
+        if profile.holes and not profile.step:
+            yield from without_kind(case, profile)
+
+
+def _are_targets(key: str, stored: Stored) -> bool:
+    """Whether floats under a label's key are meant as floats: a relevance for each item, or a vector of 0 and 1."""
+    return stored.most > 1 and "class" not in words_of(key)
+
+
+def _texts_alone(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
+    if stored.numeric:
+        if stored.is_enough and not _NAME_WORDS & set(words_of(key)):
+            yield number_texts(case, key, stored)
+    elif stored.texts and words_of(key)[-1:] and words_of(key)[-1] in _LABEL_WORDS:
+        yield text_for_numbers(case, key, stored, "most models read an int", None)
+
+
+def mixed(case: Case, profile: KeyProfile, tensorflow_error: str | None = None) -> Diagnosis:
+    """One key, several kinds: the fewer records are the odd ones."""
+    declared = case.declared_kinds().get(profile.key)
+    main = (
+        declared and profile.kinds.get(declared)
+    ) or profile.main  # a schema outvotes any number of records
+    assert main is not None
+    odd = [stored for stored in profile.kinds.values() if stored is not main]
+    tally = odd[0].tally if len(odd) == 1 else _joined([stored.tally for stored in odd])
+    whole = odd[0].all_whole and main.kind == "int64"
+    numeric = odd[0].kind == "bytes" and odd[0].numeric and main.kind != "bytes"
+    kind, castable = _one_kind(main, odd, declared)
+    how = {"int64": "int(value)", "float": "float(value)", "bytes": "bytes"}[kind]
+    cast = case.rewriting("cast", profile.key, "int64" if kind == "int64" else "float32")
+    by_file = len(case.files) > 1 and tally.files < len(case.files)
+    return case.diagnosis(
+        "H820",
+        "error",
+        tally,
+        title=f"{named(profile.key)} is stored as {joined([LISTS[stored.kind] for stored in odd])} in some records "
+        f"and as {LISTS[main.kind]} in the others",
+        feature=profile.key,
+        evidence=[
+            f"{LISTS[main.kind]} in {count(main.tally.records, 'record')}, "
+            + ", ".join(f"{LISTS[each.kind]} in {each.tally.records:,}" for each in odd),
+            "the floats are all whole numbers" if whole else None,
+            f"the texts are all numbers: {some(_texts(odd[0]))}" if numeric else None,
+        ],
+        ruled_out=["not damage: the checksums of these records agree, so they were written like this"],
+        likely="these files came from another pipeline than the others"
+        if by_file
+        else "the writer took the kind from each value instead of from a schema",
+        do=(f"{cast}; and " if castable and cast and not profile.step else "")
+        + f"write {named(profile.key)} as {LISTS[kind]} in every record: {how}",
+        tensorflow_error=tensorflow_error,
+    )
+
+
+def _one_kind(main: Stored, odd: list[Stored], declared: str | None) -> tuple[str, bool]:
+    """The kind that a key should have in every record, and whether a cast gets there without loss."""
+    if len(odd) > 1:
+        return main.kind, False
+    other = odd[0]
+    if {main.kind, other.kind} == {"int64", "float"}:
+        floats = main if main.kind == "float" else other
+        if main.kind == "int64" and not floats.all_whole and declared == "int64":
+            return "int64", False
+        return ("int64" if main.kind == "int64" and floats.all_whole else "float"), True
+    if main.kind == "int64":
+        return main.kind, bool(other.texts) and all(text.lstrip("+-").isdigit() for text in other.texts or ())
+    return main.kind, main.kind == "float" and other.numeric
+
+
+def float_labels(case: Case, key: str, stored: Stored, tensorflow_error: str | None = None) -> Diagnosis:
+    """Whole numbers in a float_list."""
+    return case.diagnosis(
+        "H814",
+        "warning" if tensorflow_error is None else "error",
+        stored.tally,
+        title=f"{named(key)} holds whole numbers and is stored as floats",
+        feature=key,
+        evidence=[
+            f"float_list; every one of {count(stored.values, 'value')} is whole, "
+            f"from {number(stored.low)} to {number(stored.high)}",
+        ],
+        ruled_out=["no sign of a regression target: no value has a fraction"] if means_label(key) else [],
+        likely="the column was float when it was written, as pandas makes of ints beside missing values",
+        do=either(case.rewriting("cast", key, "int64"), "read tf.float32 and cast with tf.cast(x, tf.int64)"),
+        tensorflow_error=tensorflow_error,
+    )
+
+
+def float_dims(case: Case, key: str, stored: Stored, tensorflow_error: str | None = None) -> Diagnosis:
+    """A height of 480.0."""
+    return case.diagnosis(
+        "H815",
+        "warning" if tensorflow_error is None else "error",
+        stored.tally,
+        title=f"{named(key)} is a size and is stored as a float",
+        feature=key,
+        evidence=[f"float_list; values such as {stored.low:.1f}, all whole"],
+        likely="height and width went through a float, as after a division or in a data frame",
+        do=either(case.rewriting("cast", key, "int64"), "read tf.float32 and cast with tf.cast(x, tf.int64)"),
+        tensorflow_error=tensorflow_error,
+    )
+
+
+def number_texts(case: Case, key: str, stored: Stored, tensorflow_error: str | None = None) -> Diagnosis:
+    """`b"3"` where 3 is meant."""
+    return case.diagnosis(
+        "H817",
+        # A header or a field of a log is text by nature; a class is not.
+        "error" if tensorflow_error is not None else "warning" if means_label(key) else "note",
+        stored.tally,
+        title=f"{named(key)} holds numbers that are stored as text",
+        feature=key,
+        evidence=[
+            f"bytes_list; every one of {count(stored.values, 'value')} is a number: {some(_texts(stored))}"
+        ],
+        ruled_out=["not raw bytes: all of them are digits that people read"],
+        likely="the values were read from a CSV or a JSON file and not converted",
+        do=f"write int(value) or float(value) to {named(key)}; or read tf.string and use tf.strings.to_number",
+        tensorflow_error=tensorflow_error,
+    )
+
+
+def text_for_numbers(
+    case: Case, key: str, stored: Stored, wanted: str, tensorflow_error: str | None
+) -> Diagnosis:
+    """Class names where ids are read; without an error nobody is known to read them so."""
+    names = _texts(stored)
+    return case.diagnosis(
+        "H818",
+        "note" if tensorflow_error is None else "error",
+        stored.tally,
+        title=f"{named(key)} is stored as text, and {wanted}",
+        feature=key,
+        evidence=[
+            f"bytes_list: {some(names)}" if names else f"bytes_list of {count(stored.values, 'value')}",
+            f"{count(len(names), 'different text')}" if stored.texts is not None else None,
+        ],
+        ruled_out=["not numbers written as text: some values are no numbers"],
+        likely="the label was written by its name, not by its number" if means_label(key) else None,
+        do=f"write the number of the class to {named(key)}, or read tf.string and look the number up",
+        tensorflow_error=tensorflow_error,
+    )
+
+
+def ints_for_floats(case: Case, key: str, stored: Stored, tensorflow_error: str | None) -> Diagnosis:
+    """An int64_list that is read as tf.float32."""
+    return case.diagnosis(
+        "H816",
+        "error",
+        stored.tally,
+        title=f"{named(key)} is stored as ints, and floats are read",
+        feature=key,
+        evidence=[
+            f"int64_list; {count(stored.values, 'value')} from {number(stored.low)} to {number(stored.high)}"
+            if stored.values
+            else "int64_list"
+        ],
+        ruled_out=["not damage: the lists are whole, and TensorFlow converts no kinds"],
+        likely="the values happened to be whole when the writer looked at their type",
+        do=either(
+            case.rewriting("cast", key, "float32")
+            if max(-stored.low, stored.high) <= EXACT_FLOAT32 or not stored.values
+            else None,
+            f"read {named(key)} as tf.int64 and cast with tf.cast(x, tf.float32)",
+        ),
+        tensorflow_error=tensorflow_error,
+    )
+
+
+def without_kind(case: Case, profile: KeyProfile, tensorflow_error: str | None = None) -> Iterator[Diagnosis]:
+    """A key that is named, and holds nothing: what None becomes."""
+    unset = [place for place in profile.holes.places if case.unset.names(place, profile.key)]
+    if not unset:
+        return
+    records = profile.records + profile.holes.records
+    yield case.diagnosis(
+        "H819",
+        # Some writers mark every hole so, and mean it; a label without a value is a slip.
+        "error" if tensorflow_error is not None else "warning" if means_label(profile.key) else "note",
+        profile.holes,
+        title=f"{named(profile.key)} is written without a value",
+        feature=profile.key,
+        evidence=[
+            f"record {unset[0].record:,} names the key and stores no list under it: neither ints, floats nor bytes",
+            f"no value under the key in {profile.holes.records:,} of {count(records, 'record')}",
+        ],
+        ruled_out=[
+            "not an empty list: that would have a kind",
+            "not damage: the checksum of the record agrees",
+        ],
+        likely="the value was None when the Feature was made",
+        do=f"leave {named(profile.key)} out where it has no value, and read it with a default_value",
+        tensorflow_error=tensorflow_error,
+        agree=False,
+    )
+
+
+def _texts(stored: Stored) -> list[str]:
+    if stored.texts:
+        return list(stored.texts)
+    return [value.decode("ascii") for _, value in stored.samples if value.isascii() and len(value) <= 32]
+
+
+def _joined(tallies: list[Tally]) -> Tally:
+    joined_up = Tally()
+    for tally in tallies:
+        joined_up.records += tally.records
+        joined_up.names = list(dict.fromkeys([*joined_up.names, *tally.names]))[:3]
+        joined_up.places = [*joined_up.places, *tally.places][:3]
+        # Files that both have are counted once only where there is one of each.
+        joined_up.files = max(joined_up.files, tally.files, len(joined_up.names))
+    return joined_up
+
+
+_TFOD_LABEL = "image/object/class/label"
+_CLASS_WORDS = frozenset({"label", "labels", "class", "classes", "category", "categories", "cls"})
+_IGNORE = 255
+
+
+def diagnose_labels(case: Case) -> Iterator[Diagnosis]:
+    """Labels held against their classes, and the names of classes against each other."""
+    declared = dict(case.features())
+    for key, profile in case.profile.keys.items():
+        stored = profile.main
+        if stored is None or not stored.values:
+            continue
+        feature = declared.get(key)
+        if isinstance(feature, Label) and stored.kind == "int64":
+            yield from _against_classes(case, key, feature.count, stored)
+        elif key == _TFOD_LABEL and stored.kind == "int64" and stored.low == 0:
+            yield _from_zero(case, key, stored)
+        if stored.kind == "bytes" and stored.texts and _CLASS_WORDS & set(words_of(key)):
+            yield from _names(case, key, stored)
+    for key, feature in declared.items():
+        if isinstance(feature, Mask) and feature.ignore is None:
+            yield from _ignore_in_masks(case, key, feature)
+
+
+def _against_classes(case: Case, key: str, classes: int, stored: Stored) -> Iterator[Diagnosis]:
+    low, high = int(stored.low), int(stored.high)
+    found = stored.distinct.counts
+    if low >= 1 and high == classes and stored.is_enough:
+        yield case.diagnosis(
+            "H830",
+            "error",
+            stored.tally,
+            title=f"{named(key)} counts its classes from 1, and the schema from 0",
+            feature=key,
+            evidence=[
+                f"values from {low:,} to {high:,}, and classes from 0 to {classes - 1:,}",
+                f"{count(found[classes], 'value')} would be no class, and the others the wrong one"
+                if found
+                else None,
+                "no value is 0",
+            ],
+            ruled_out=["not one class too many: the lowest id is missing where the highest is too high"],
+            likely="the ids come from a label map, in which 0 is the background",
+            do=f"write id - 1 to {named(key)}; or declare {classes + 1:,} classes, the first of them `background`",
+            agree=False,
+        )
+    elif found is not None and found.get(_IGNORE) and classes <= _IGNORE:
+        rest = [value for value in found if value != _IGNORE]
+        if all(0 <= value < classes for value in rest):
+            yield case.diagnosis(
+                "H831",
+                "error",
+                _of_findings(case, "H752", key) or stored.tally,
+                title=f"{named(key)} has the value 255, and the schema has no class 255",
+                feature=key,
+                evidence=[
+                    f"{count(found[_IGNORE], 'value')} are 255; all others are from 0 to {max(rest, default=0):,}"
+                ],
+                ruled_out=["not labels of other classes: 255 is the only one beyond the schema"],
+                likely="255 marks what is not to be counted, as in masks",
+                do=f"leave these records out of the loss, or write {named(key)} without them",
+                agree=False,
+            )
+
+
+def _from_zero(case: Case, key: str, stored: Stored) -> Diagnosis:
+    zeros = 0 if stored.distinct.counts is None else stored.distinct.counts[0]
+    return case.diagnosis(
+        "H830",
+        "warning",
+        _of_findings(case, "H774", key) or stored.tally,
+        title=f"{named(key)} counts its classes from 0, and TFOD from 1",
+        feature=key,
+        evidence=[
+            f"values from 0 to {number(stored.high)}"
+            + (f"; 0 occurs in {count(zeros, 'place')}" if zeros else "")
+        ],
+        ruled_out=["not missing labels: every box has one"],
+        likely="the ids are places in a list of names; a label map gives 0 to the background",
+        do=f"write id + 1 to {named(key)}, and ids from 1 in label_map.pbtxt",
+        agree=False,
+    )
+
+
+def _of_findings(case: Case, code: str, key: str) -> Tally | None:
+    groups = case.groups_about(code, key)
+    return tally_of(groups) if groups else None
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"\s+", " ", name).strip().casefold()
+
+
+def _names(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
+    assert stored.texts is not None
+    alike: dict[str, list[str]] = {}
+    for name in stored.texts:
+        alike.setdefault(_folded(name), []).append(name)
+    twice = [names for names in alike.values() if len(names) > 1]
+    padded = [name for name in stored.texts if name != name.strip()]
+    if not twice and not padded:
+        return
+    # The most frequent way to write a class is the one that is meant.
+    odd = {name for names in twice for name in names if name != max(names, key=stored.texts.__getitem__)}
+    odd |= set(padded)
+    places = [stored.text_places[name] for name in stored.texts if name in odd]
+    tally = Tally(records=sum(stored.texts[name] for name in odd))
+    tally.names = list(dict.fromkeys(place.path for place in places))[:MOST_PLACES]
+    tally.files, tally.places = len({place.path for place in places}), places[:MOST_PLACES]
+    pair = twice[0] if twice else padded[:1]
+    yield case.diagnosis(
+        "H832",
+        "warning",
+        tally,
+        title=f"names in {named(key)} differ only by white space or case"
+        if twice
+        else f"names in {named(key)} begin or end with white space",
+        feature=key,
+        evidence=[
+            f"{some(pair)}" + (" would be different classes" if twice else " is not what a label map says"),
+            f"{count(len(stored.texts), 'spelling')} of {count(len(alike), 'name')}",
+        ],
+        ruled_out=["not different classes: folded, the names are equal"] if twice else [],
+        likely="the names come from lines of a text file or from people's typing",
+        do=f"write name.strip() to {named(key)}" + (", in one case" if any(map(_by_case, twice)) else ""),
+        agree=False,
+    )
+
+
+def _by_case(names: list[str]) -> bool:
+    return len({re.sub(r"\s+", " ", name).strip() for name in names}) > 1
+
+
+def _ignore_in_masks(case: Case, key: str, mask: Mask) -> Iterator[Diagnosis]:
+    groups = [
+        group
+        for group in case.groups_about("H767", key)
+        if any(re.search(r"\b255\b", each.found or "") for each in group.first)
+    ]
+    if not groups or mask.classes > _IGNORE:
+        return
+    tally = tally_of(groups)
+    yield case.diagnosis(
+        "H831",
+        "error",
+        tally,
+        title=f"{named(key)} has pixels of 255, and 255 is not declared as ignore",
+        feature=key,
+        evidence=[
+            f"{groups[0].first[0].found}",
+            f"the schema says classes 0 to {mask.classes - 1:,} and no ignore",
+        ],
+        ruled_out=["not a picture of colours: the masks have one channel of ids"],
+        likely="255 marks borders and what is not labelled, as in Pascal VOC and Cityscapes",
+        do=f"declare Mask(classes={mask.classes}, ignore=255), and give ignore_label=255 to the loss",
+        agree=False,
+    )

@@ -1,0 +1,279 @@
+"""Decoded records as columns by record key, and how the records of a file use their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rekord import _core
+from rekord._core import Fault, Problem
+from rekord.framing.frames import Stretch
+from rekord.schema.base import Kind
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Valid: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class KeyColumn:
+    """What each of some rows has under one key.
+
+    `values` are all rows' values one behind another: an int64 or float32 array, or the byte strings. Row i has
+    those from `offsets[i]` to `offsets[i + 1]`; without offsets every row has exactly one place in `values`.
+    `valid` is False where a row does not have the key, or has it without a kind; without it every row has it. The
+    place that such a row takes among values without offsets means nothing.
+    """
+
+    kind: Kind
+    values: Any
+    offsets: Ints | None
+    valid: Valid | None
+
+    def __len__(self) -> int:
+        return len(self.values) if self.offsets is None else len(self.offsets) - 1
+
+    @cached_property
+    def counts(self) -> Ints:
+        """How many values each row has; 0 where it does not have the key."""
+        if self.offsets is not None:
+            counts = np.diff(self.offsets)
+            return counts if self.valid is None else np.where(self.valid, counts, 0)
+        if self.valid is not None:
+            return self.valid.astype(np.int64)
+        return np.ones(len(self.values), np.int64)
+
+    @property
+    def present(self) -> int:
+        """How many rows have the key."""
+        return len(self) if self.valid is None else int(np.count_nonzero(self.valid))
+
+    @cached_property
+    def owners(self) -> Ints:
+        """The row that each value belongs to; -1 for the places of rows that have none."""
+        rows = np.arange(len(self), dtype=np.int64)
+        if self.offsets is not None:
+            return np.repeat(rows, np.diff(self.offsets))
+        return rows if self.valid is None else np.where(self.valid, rows, -1)
+
+    def has(self, row: int) -> bool:
+        """Whether a row has the key."""
+        return self.valid is None or bool(self.valid[row])
+
+    def value(self, row: int) -> Any:
+        """One row's values: an array, or a list of bytes; None where it has none."""
+        if not self.has(row):
+            return None
+        begin, end = (row, row + 1) if self.offsets is None else map(int, self.offsets[row : row + 2])
+        if isinstance(self.values, _core.StringColumn):
+            return self.values.list_bytes(begin, end)
+        return self.values[begin:end]
+
+
+@dataclass(frozen=True, eq=False)
+class StepColumn:
+    """The steps that each of some rows has under one key of a SequenceExample's feature lists.
+
+    `steps` has one row a step, without values where a step has no kind; row i of the batch has those from
+    `offsets[i]` to `offsets[i + 1]`. `valid` is False where a record does not have the list; without it all have it.
+    """
+
+    steps: KeyColumn
+    offsets: Ints
+    valid: Valid | None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedBatch:
+    """Some records of one file whose keys agree on their kinds. Every column has as many rows as `records`.
+
+    Records come in the order of the file within a batch; those of other kinds are in batches of their own. The
+    columns may be kept: nothing overwrites them.
+    """
+
+    path: str
+    records: Ints  # the number of each row's record in its file
+    offsets: Ints  # where its frame begins in the decompressed stream
+    payload_bytes: Ints
+    context: dict[str, KeyColumn]
+    steps: dict[str, StepColumn]
+    sequence: bool  # SequenceExamples, whose `context` is their context; else Examples
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+
+KINDS: dict[int, Kind] = {1: "bytes", 2: "float", 3: "int64"}
+_NUMBERS: dict[Kind, int] = {kind: number for number, kind in KINDS.items()}
+_OPTIONAL = 1  # a key that a record lacks is a hole
+
+Refusal: TypeAlias = "tuple[Problem, int] | None"
+_WIDE_KEYS = 256
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What each key is taken to hold. `single` keys have exactly one value wherever they stand."""
+
+    context: Mapping[str, Kind]
+    steps: Mapping[str, Kind] | None = None  # None: Examples, which have no steps
+    single: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def keys(self) -> int:
+        """How many keys there are, those of steps included."""
+        return len(self.context) + len(self.steps or ())
+
+    def widened(self, problem: Problem, slot: int, own: Dialect) -> Dialect | None:
+        """The dialect that also takes a record with other numbers of values; None where that was not its fault.
+
+        `own` is the record's own dialect: all of its keys are widened at once, since each time costs as much as
+        there are keys.
+        """
+        keys = [*self.context, *(self.steps or ())]
+        # A step without a kind is missing to a slot of one value, and one without values to any other.
+        if problem.fault not in (Fault.WRONG_COUNT, Fault.MISSING) or keys[slot] not in self.single:
+            return None
+        # The same name may stand in both maps; both are widened then, which costs a little and is never wrong.
+        several = {*own.context, *(own.steps or ())} - own.single
+        return replace(self, single=self.single - several - {keys[slot]})
+
+    def plans(self) -> list[_core.Plan]:
+        """The native plan of the context, and that of the steps where there are some."""
+        groups = [self.context] if self.steps is None else [self.context, self.steps]
+        single = self.single
+        return [
+            _core.Plan([_slot(key, kind, key not in single) for key, kind in group.items()], True)
+            for group in groups
+        ]
+
+
+def _slot(key: str, kind: Kind, ragged: bool) -> _core.Slot:
+    return _core.Slot(key, _NUMBERS[kind], 1, ragged, False, False, _OPTIONAL, None, empty_is_missing=False)
+
+
+def dialect_of(payload: bytes, *, sequence: bool) -> Dialect:
+    """The dialect of one payload that protobuf takes."""
+    if not sequence:
+        example = _decoded(_core.decode_example(payload))
+        return Dialect(_kinds_of(example), single=_single_of({key: [each] for key, each in example.items()}))
+    context, lists = _decoded(_core.decode_sequence(payload))
+    steps: dict[str, Kind] = {}
+    for key, values in lists.items():
+        kinds = [_kind_of(value) for value in values if value is not None]
+        if key:
+            steps[key] = kinds[0] if kinds else "bytes"
+    # A name that stands in both maps is single where it is in both.
+    both = {key: [context[key], *lists.get(key, ())] for key in context}
+    single = _single_of({**lists, **both})
+    return Dialect(_kinds_of(context), steps, single)
+
+
+def mixed_steps(payload: bytes) -> tuple[str | None, list[Kind]]:
+    """The first feature list whose steps are of several kinds, and these kinds."""
+    _, lists = _decoded(_core.decode_sequence(payload))
+    for key, values in lists.items():
+        kinds = dict.fromkeys(_kind_of(value) for value in values if value is not None)
+        if len(kinds) > 1:
+            return key, list(kinds)
+    return None, []
+
+
+def _kinds_of(example: Mapping[str, Any]) -> dict[str, Kind]:
+    # A key without a kind is a hole under any kind.
+    return {key: "bytes" if value is None else _kind_of(value) for key, value in example.items() if key}
+
+
+def _single_of(features: Mapping[str, Sequence[Any]]) -> frozenset[str]:
+    return frozenset(
+        key
+        for key, values in features.items()
+        if values and all(value is not None and len(value) == 1 for value in values)
+    )
+
+
+def _kind_of(value: Any) -> Kind:
+    if isinstance(value, list):
+        return "bytes"
+    return "int64" if value.dtype == np.int64 else "float"
+
+
+def _decoded(result: Any) -> Any:
+    assert not isinstance(result, Problem), "the core refused a payload that it took before"
+    return result
+
+
+class Speaker:
+    """One dialect with the rows of it that have been decoded and not yet given out."""
+
+    def __init__(self, dialect: Dialect, pool: _core.Pool) -> None:
+        self.dialect = dialect
+        self._context = list(dialect.context.items())
+        self._steps = list((dialect.steps or {}).items())
+        plans = dialect.plans()
+        self._batch = (
+            _core.ExampleBatch(plans[0], pool)
+            if dialect.steps is None
+            else _core.SequenceBatch(plans[0], plans[1], pool)
+        )
+        self._places: list[tuple[int, int, npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+        self.payload_bytes = 0
+
+    @property
+    def rows(self) -> int:
+        """How many wait to be given out."""
+        return self._batch.rows
+
+    def feed(self, stretch: Stretch, begin: int, end: int) -> tuple[int, Refusal, list[int]]:
+        """Decode the payloads from `begin` on until one is refused.
+
+        Gives how many were taken, why the next one was not, and which of those taken (by their index in the
+        stretch) may have a form that TensorFlow reads differently.
+        """
+        before = self._batch.rows
+        taken, refusal = self._batch.feed_payloads(stretch.slab, stretch.extents, begin, end)
+        if taken:
+            begins, lengths = stretch.extents.arrays(begin, begin + taken)
+            self._places.append((stretch.first_record + begin, stretch.base, begins, lengths))
+            self.payload_bytes += int(lengths.sum())
+        odd = [begin + row - before for row in self._batch.maybe_odd if row >= before]
+        return taken, refusal, odd
+
+    def take(self, path: str) -> KeyedBatch:
+        """The rows that wait, as columns."""
+        taken: Any = self._batch.take()
+        context, lists = (taken, []) if self.dialect.steps is None else taken
+        places, self._places, self.payload_bytes = self._places, [], 0
+        # Of very many keys those that no row has a value for are left out: where each record brings keys of its
+        # own, a dialect has those of all records before, and to look at them for every record would take time that
+        # grows with the square. Of few, all stay: a key without a kind looks like one that is missing.
+        is_wide = len(self._context) + len(self._steps) > _WIDE_KEYS
+        context_columns = {
+            key: KeyColumn(kind, *column)
+            for (key, kind), column in zip(self._context, context, strict=True)
+            if not is_wide or column[2] is None or column[2].any()
+        }
+        return KeyedBatch(
+            path=path,
+            records=_joined([np.arange(first, first + len(begins)) for first, _, begins, _ in places]),
+            offsets=_joined([base + begins for _, base, begins, _ in places]),
+            payload_bytes=_joined([lengths for *_, lengths in places]),
+            context=context_columns,
+            steps={
+                key: StepColumn(KeyColumn(kind, *column), offsets, valid)
+                for (key, kind), (column, offsets, valid) in zip(self._steps, lists, strict=True)
+                if not is_wide or valid is None or valid.any()
+            },
+            sequence=self.dialect.steps is not None,
+        )
+
+
+def _joined(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.int64)

@@ -1,0 +1,1 @@
+"""`rk.salvage`: every intact record of damaged files."""

@@ -1,0 +1,419 @@
+"""The intact records of a file, copied past all damage; the rest is listed as gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from rekord import _core
+from rekord.dataset.read import compression_in_name, open_frames
+from rekord.errors import CompressionError, FrameError, RekordError, error
+from rekord.framing.deflate import FrameSink, frame_sink
+from rekord.framing.frames import SEARCH_BYTES, FrameReader, Stretch
+from rekord.framing.inflate import read_head
+from rekord.framing.resync import START, Budget, Entry, Reentries, Reentry
+from rekord.storage.async_writer import Output
+from rekord.storage.local import LOCAL, Readable, Storage, Writable
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+_MOST_SEARCHED_BYTES = 2 << 30  # protobuf has no longer message
+FOREIGN = ("C205", "F110", "F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119")
+"""What is said of a file of another format."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Bytes that are in no intact record.
+
+    `begin` and `end` are offsets in the decompressed stream, as far as that can be decompressed: a part that
+    cannot has no length there, and `compressed_begin` and `compressed_end` say where it lies in the file.
+    `left_by` is how reading went on behind it: "skip" where the length of the one broken record can be trusted,
+    "search" where the next record was found by its checksums alone, None where nothing follows.
+    """
+
+    path: str
+    begin: int
+    end: int
+    message: str
+    code: str
+    record: int | None = None
+    lost_records: int | None = None  # None: nobody knows
+    left_by: Literal["skip", "search"] | None = None
+    compressed_begin: int | None = None
+    compressed_end: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, as JSON holds them."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Intact frames side by side, in a buffer that the next step uses again."""
+
+    frames: memoryview
+    records: int
+    resynchronised: bool  # since the last place that is known to begin a frame there was a search
+
+
+class Walk:
+    """One pass over one file: `steps`, and what the file turned out to be."""
+
+    def __init__(self, path: str, storage: Storage = LOCAL) -> None:
+        self.path = path
+        self.failure: RekordError | None = None  # the first one
+        self._storage = storage
+        facts = storage.stat(path)
+        self._sized = facts.kind == "file"
+        self._file_bytes = facts.size_bytes
+        self._search_bytes = min(max(SEARCH_BYTES, self._file_bytes), _MOST_SEARCHED_BYTES)
+        self._reader = FrameReader(
+            self._open(), path=path, sized=self._sized, search_bytes=self._search_bytes
+        )
+        self.compression = self._reader.compression
+        self._entry = START
+        self._reentries: Reentries | None = None
+        self._budget = Budget()
+        self._base = 0  # offset of the reader's first byte
+        self._first_record = 0
+        self._runs = 0
+        self._gaps = 0
+        self._searched = False
+
+    def __enter__(self) -> Walk:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._reader.close()
+        if self._reentries is not None:
+            self._reentries.close()
+
+    def steps(self) -> Iterator[Run | Gap]:
+        """The intact frames and the gaps between them, in the order of the file."""
+        goes_on = True
+        while goes_on:
+            goes_on = False
+            try:
+                for stretch in self._reader.stretches():
+                    self._runs += 1
+                    with memoryview(stretch.buffer)[slice(*_bounds(stretch))] as frames:
+                        yield Run(frames, len(stretch.extents), self._searched)
+            except (FrameError, CompressionError) as failure:
+                gap, goes_on = self._past(failure)
+                # The checksum of all is wrong because of what was told already.
+                if not (self._gaps and gap.code == "C204" and gap.lost_records == 0):
+                    yield gap
+                self._gaps += 1
+
+    def _past(self, failure: RekordError) -> tuple[Gap, bool]:
+        """The gap at a failure, and whether anything follows it."""
+        reader, offset = self._reader, self._reader.offset
+        begin, record = self._base + offset, self._first_record + reader.record
+        told, goes_on = reader.recover(failure)
+        if isinstance(failure, CompressionError) or told.code in FOREIGN:
+            # Frames may stand before the damage, or behind bytes that only look like another format.
+            goes_on = reader.resume() is not None
+            told = failure if goes_on else told
+        if self.failure is None:
+            self.failure = told
+        if reader.left_by == "skip":
+            gap = self._gap(told, begin, self._base + reader.offset, record)
+            return replace(gap, lost_records=1, left_by="skip"), goes_on
+        reentry = self._reentry(offset, reader.offset if goes_on else None)
+        if reentry is not None:
+            return self._enter(reentry, told, begin, record), True
+        gap = self._gap(told, begin, self._base + reader.offset, record)
+        if goes_on:
+            self._searched = True
+            return replace(gap, left_by="search"), True
+        if self.compression != "none":
+            gap = replace(gap, compressed_end=self._file_bytes if self._sized else None)
+        return replace(gap, lost_records=_lost_to(gap, self._file_bytes)), False
+
+    def _gap(self, told: RekordError, begin: int, end: int, record: int) -> Gap:
+        compressed = told.location.compressed_offset
+        if compressed is None and self._reentries is not None:
+            compressed = self._reentries.damaged_at
+        return Gap(
+            path=self.path,
+            begin=begin,
+            end=end,
+            message=told.what,
+            code=told.code,
+            record=record,
+            compressed_begin=compressed,
+        )
+
+    def _reentry(self, offset: int, found: int | None) -> Reentry | None:
+        """Another place in a compressed file to go on from, where that gives more than the stream itself."""
+        if not self._sized:
+            return None
+        if self.compression != "none":
+            if self._reentries is None:
+                self._reentries = self._places(self.compression, self._entry)
+            return self._reentries.after(offset, found)
+        if offset or self._runs or (found is not None and not self._seems_compressed()):
+            return None
+        # Perhaps a compressed file of which the first bytes are damaged. Frames that stand in it as they are, as
+        # in the parts that did not become shorter, are not all of it.
+        names = ("zlib", "gzip") if compression_in_name(self.path) == "zlib" else ("gzip", "zlib")
+        first: Reentry | None = None
+        for compression in names:
+            with closing(self._places(compression, START)) as places:
+                reentry = places.after(0, None)
+            if reentry is None:
+                continue
+            if first is None or reentry.entry.compressed_offset < first.entry.compressed_offset:
+                first, reentry = reentry, first
+                self.compression = compression
+            if reentry is not None:
+                reentry.reader.close()
+        return first
+
+    def _seems_compressed(self) -> bool:
+        with self._open() as file:
+            head = read_head(file, 3)
+        alike = sum(one == other for one, other in zip(head, b"\x1f\x8b\x08", strict=False))
+        return alike >= 2 or head[:1] == b"\x78" or head[1:2] in (b"\x01", b"\x5e", b"\x9c", b"\xda")
+
+    def _enter(self, reentry: Reentry, told: RekordError, begin: int, record: int) -> Gap:
+        """Go on from another place of the compressed file."""
+        if not isinstance(told, CompressionError):
+            told = error("C201", location=told.location)
+        gap = self._gap(told, begin, begin, record)
+        old, self._reader = self._reader, reentry.reader
+        # The bytes of a file that only looked plain are no part of the stream.
+        read_bytes = 0 if old.compression == "none" else old.offset
+        old.close()
+        if self._reentries is not None:
+            self._reentries.close()
+            self._reentries = None
+        self._base += read_bytes if reentry.offset is None else reentry.offset
+        self._first_record = record + 1
+        self._entry = reentry.entry
+        self._searched = True
+        gap = replace(
+            gap,
+            end=self._base + self._reader.offset,
+            left_by="search",
+            compressed_begin=gap.compressed_begin or 0,
+            compressed_end=reentry.entry.compressed_offset,
+        )
+        return replace(gap, lost_records=_lost_to(gap, reentry.entry.compressed_offset))
+
+    def _places(self, compression: str, entry: Entry) -> Reentries:
+        return Reentries(
+            self._open,
+            path=self.path,
+            compression=compression,
+            entry=entry,
+            search_bytes=self._search_bytes,
+            budget=self._budget,
+        )
+
+    def _open(self) -> Readable:
+        return self._storage.open_read(self.path)
+
+
+def _lost_to(gap: Gap, compressed_end: int) -> int | None:
+    """None lost where every frame was there up to a place: each has two checksums of its own.
+
+    Only the one around all of them is wrong then, which takes eight bytes at the most.
+    """
+    if gap.code != "C204" or gap.begin != gap.end or gap.compressed_begin is None:
+        return None
+    return 0 if compressed_end - gap.compressed_begin <= 8 else None
+
+
+def _bounds(stretch: Stretch) -> tuple[int, int]:
+    """Where the frames of a stretch lie in its buffer: they touch each other."""
+    extents = stretch.extents
+    last = len(extents) - 1
+    return extents.offset(0), extents.offset(last) + extents.length(last) + _core.FRAMING_BYTES
+
+
+MAX_GAPS = 100_000
+"""So many gaps are listed; the rest is counted."""
+
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class SalvageReport:
+    """What a salvage kept, and what it could not.
+
+    `lost_records` is None where that cannot be known. `resynchronised` counts the kept records that are known
+    only by their checksums, because the place of one before them was found by search: a payload that holds whole
+    frames can bring some forth that were no records of the file.
+    """
+
+    out: str = ""
+    files: int = 0
+    kept: int = 0
+    payload_bytes: int = 0
+    resynchronised: int = 0
+    lost_records: int | None = 0
+    gaps: list[Gap] = field(default_factory=list)
+    not_listed: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """True where everything was intact."""
+        return not self.gaps
+
+    @property
+    def records(self) -> int:
+        """The same as `kept`."""
+        return self.kept
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON holds it."""
+        return {
+            "ok": self.ok,
+            "out": self.out,
+            "files": self.files,
+            "kept": self.kept,
+            "lost_records": self.lost_records,
+            "resynchronised": self.resynchronised,
+            "not_listed": self.not_listed,
+            "gaps": [gap.to_dict() for gap in self.gaps],
+        }
+
+
+class Ledger:
+    """The report of a salvage while it is written."""
+
+    def __init__(self, report: SalvageReport, on_gap: Callable[[Gap], None] | None = None) -> None:
+        self.report = report
+        self._on_gap = on_gap
+
+    def take(self, gap: Gap) -> None:
+        """Note a gap; what it cost is told by `lost`."""
+        if len(self.report.gaps) < MAX_GAPS:
+            self.report.gaps.append(gap)
+        else:
+            self.report.not_listed += 1
+        if self._on_gap is not None:
+            self._on_gap(gap)
+
+    def lost(self, records: int | None) -> None:
+        """So many records of one file are gone; None where nobody knows."""
+        so_far = self.report.lost_records
+        self.report.lost_records = None if records is None or so_far is None else so_far + records
+
+
+@dataclass(slots=True, kw_only=True)
+class Kept:
+    """What became of one file."""
+
+    records: int = 0
+    framed_bytes: int = 0
+    gaps: int = 0
+    lost: int | None = 0
+    failure: RekordError | None = None  # the first, where there are gaps
+    file_bytes: int | None = None  # None: no file was made
+    sha256: str = ""
+
+
+def keep(
+    path: str,
+    create: Callable[[], Writable],
+    ledger: Ledger,
+    storage: Storage = LOCAL,
+    *,
+    hashed: bool = False,
+    empty_as: str | None = None,
+) -> Kept:
+    """Copy what is intact in a file to the one that `create` makes, which is left open.
+
+    A file without an intact record makes none, unless it is whole and empty, or `empty_as` says how an empty one
+    is compressed.
+    """
+    ledger.report.files += 1
+    whole = _whole(path, storage)
+    if whole is not None:
+        return _copied(path, create(), whole, ledger, storage, hashed=hashed)
+    kept = Kept()
+    output: Output | None = None
+    sink: FrameSink | None = None
+    with ExitStack() as stack:
+        walk = stack.enter_context(Walk(path, storage))
+        for step in walk.steps():
+            if isinstance(step, Gap):
+                kept.gaps += 1
+                kept.lost = _sum(kept.lost, step.lost_records)
+                ledger.take(step)
+                continue
+            if sink is None:
+                output = stack.enter_context(Output(create(), hashed=hashed))
+                sink = frame_sink(walk.compression, output.write)
+            sink.write(step.frames)
+            kept.records += step.records
+            kept.framed_bytes += len(step.frames)
+            _count(ledger, step.records, len(step.frames))
+            ledger.report.resynchronised += step.records if step.resynchronised else 0
+        kept.failure = walk.failure
+        if sink is None and (not kept.gaps or empty_as is not None):
+            output = stack.enter_context(Output(create(), hashed=hashed))
+            sink = frame_sink(empty_as if kept.gaps else walk.compression, output.write)
+        if sink is not None and output is not None:
+            sink.finish()
+            output.finish()
+            kept.file_bytes, kept.sha256 = output.n_bytes, output.sha256()
+    return kept
+
+
+def make_empty(file: Writable, compression: str) -> Kept:
+    """A file without records."""
+    with Output(file, hashed=True) as output:
+        frame_sink(compression, output.write).finish()
+        output.finish()
+    return Kept(file_bytes=output.n_bytes, sha256=output.sha256())
+
+
+def _whole(path: str, storage: Storage) -> Kept | None:
+    """What a compressed file holds where all of it is intact, so that it can be copied without compressing it."""
+    if storage.stat(path).kind != "file":
+        return None
+    kept = Kept()
+    with open_frames(path, storage) as reader:
+        if reader.compression == "none":
+            return None
+        try:
+            for stretch in reader.stretches():
+                kept.records += len(stretch.extents)
+        except (FrameError, CompressionError):
+            return None
+        kept.framed_bytes = reader.offset
+    return kept
+
+
+def _copied(path: str, file: Writable, kept: Kept, ledger: Ledger, storage: Storage, *, hashed: bool) -> Kept:
+    with Output(file, hashed=hashed) as output:
+        copy_bytes(path, output.write, storage)
+        output.finish()
+    _count(ledger, kept.records, kept.framed_bytes)
+    kept.file_bytes, kept.sha256 = output.n_bytes, output.sha256()
+    return kept
+
+
+def copy_bytes(path: str, write: Callable[[Buffer], object], storage: Storage) -> None:
+    """A whole file as it stands."""
+    buffer = bytearray(_COPY_BYTES)
+    with storage.open_read(path) as file, memoryview(buffer) as view:
+        while count := file.readinto(view):
+            write(view[:count])
+
+
+def _count(ledger: Ledger, records: int, framed_bytes: int) -> None:
+    ledger.report.kept += records
+    ledger.report.payload_bytes += framed_bytes - records * _core.FRAMING_BYTES
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other

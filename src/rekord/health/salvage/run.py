@@ -1,0 +1,390 @@
+"""`rk.salvage`: every intact record into a new file or dataset, and a list of what is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from rekord import _core
+from rekord.codec.columns import Optional
+from rekord.codes import CODES
+from rekord.conversion.staging import StagedFolder, exists, read_bytes, staged
+from rekord.dataset.dataset import open as open_dataset
+from rekord.dataset.index import BLOCK_BYTES
+from rekord.dataset.manifest import (
+    MANIFEST,
+    Manifest,
+    Shards,
+    SplitPart,
+    manifest_path,
+    read_manifest,
+    tagged,
+)
+from rekord.dataset.read import record_files
+from rekord.errors import DatasetError, RekordError, error
+from rekord.health.salvage.copy import FOREIGN, Gap, Kept, Ledger, SalvageReport, copy_bytes, keep, make_empty
+from rekord.location import Location
+from rekord.schema import Label, Schema
+from rekord.schema.interop.tfds import INFO_NAME
+from rekord.storage.local import LOCAL, PathLike, Storage, Writable
+from rekord.storage.publish import Publication
+
+_BATCH_RECORDS = 4096
+_MOST_INFO_BYTES = 64 << 20
+
+
+def usable_manifest(folder: str, ledger: Ledger, storage: Storage) -> Manifest | None:
+    """The manifest of a folder; one that cannot be used is a gap, and the shards go by their names."""
+    if not exists(storage, manifest_path(folder)):
+        return None
+    try:
+        manifest = read_manifest(folder, storage)
+        Schema.from_dict(manifest.schema)
+    except RekordError as failure:
+        if failure.code.startswith("X50"):
+            raise
+        ledger.take(_lost_file(folder, MANIFEST, storage, failure.code))
+        return None
+    return manifest
+
+
+class DatasetSalvage:
+    """One dataset on its way to another folder. `create` makes a file there and `close` completes it."""
+
+    def __init__(
+        self,
+        folder: str,
+        manifest: Manifest,
+        ledger: Ledger,
+        storage: Storage,
+        *,
+        target: str,
+        create: Callable[[str], Writable],
+        close: Callable[[Writable], None],
+    ) -> None:
+        self._folder = folder
+        self._manifest = manifest
+        self._ledger = ledger
+        self._storage = storage
+        self._target = target
+        self._create = create
+        self._close = close
+
+    def run(self) -> None:
+        """Write the shards, what goes beside them, and the manifest."""
+        splits = {name: self._split(name, part) for name, part in self._manifest.splits.items()}
+        companions = [name for name in self._manifest.companions if self._companion(name, splits)]
+        parent = hashlib.sha256(read_bytes(self._storage, manifest_path(self._folder))).hexdigest()
+        manifest = msgspec.structs.replace(
+            self._manifest,
+            # Of no conversion: none may take it for what it would have written itself.
+            plan=hashlib.sha256(f"salvage {parent}".encode()).hexdigest(),
+            splits=splits,
+            companions=companions,
+            parent=parent,
+        )
+        self._write(MANIFEST, manifest.to_json())
+
+    def _split(self, split: str, part: SplitPart) -> SplitPart:
+        names = part.names(split)
+        kept = [
+            self._shard(name, expected, part.compression)
+            for name, expected in zip(names, part.shards.records, strict=True)
+        ]
+        records = [one.records for one in kept]
+        total, framed = sum(records), sum(one.framed_bytes for one in kept)
+        same = records == part.shards.records
+        return msgspec.structs.replace(
+            part,
+            blocks=None,  # neither these nor the indexes are salvaged
+            records=total,
+            payload_bytes=framed - total * _core.FRAMING_BYTES,
+            block_records=max(1, round(total * BLOCK_BYTES / framed)) if framed else 1,
+            classes=part.classes if same else self._classes(list(part.classes), names),
+            shards=Shards(
+                records=records,
+                bytes=[one.file_bytes or 0 for one in kept],
+                digest=[tagged(one.sha256) for one in kept],
+            ),
+        )
+
+    def _shard(self, name: str, expected: int, compression: str) -> Kept:
+        path = os.path.join(self._folder, name)
+        files: list[Writable] = []
+
+        def create() -> Writable:
+            files.append(self._create(name))
+            return files[0]
+
+        if exists(self._storage, path):
+            kept = keep(path, create, self._ledger, self._storage, hashed=True, empty_as=compression)
+        else:
+            kept = make_empty(create(), compression)
+            self._ledger.report.files += 1
+            self._ledger.take(
+                Gap(path=path, begin=0, end=0, message=CODES["X501"], code="X501", lost_records=expected)
+            )
+            kept.gaps = 1
+        self._close(files[0])
+        lost = expected - kept.records
+        if lost > 0 and not kept.gaps:
+            # Cut between two records, which nothing but the manifest can tell.
+            end = kept.framed_bytes
+            message = CODES["X541"]
+            self._ledger.take(
+                Gap(
+                    path=path,
+                    begin=end,
+                    end=end,
+                    message=message,
+                    code="X541",
+                    record=kept.records,
+                    lost_records=lost,
+                )
+            )
+        self._ledger.lost(lost if lost >= 0 else kept.lost)
+        return kept
+
+    def _classes(self, columns: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, int]]:
+        """How many records of each class are left; nothing where a record does not fit the schema."""
+        schema = Schema.from_dict(self._manifest.schema)
+        labels = [name for name in columns if name in schema and isinstance(schema[name], Label)]
+        sums: dict[str, dict[int, int]] = {name: {} for name in labels}
+        paths = [os.path.join(self._target, name) for name in names]
+        try:
+            # Whatever splits the names may tell of: all of these files are one.
+            files = open_dataset(paths, schema, allow_missing=True).splits.values()
+            for batch in chain.from_iterable(
+                one.batches(_BATCH_RECORDS, columns=labels, prefetch=0, threads=1) for one in files
+            ):
+                for name in labels:
+                    found, counts = np.unique(_present(batch[name]), return_counts=True)
+                    for one, count in zip(found.tolist(), counts.tolist(), strict=True):
+                        sums[name][one] = sums[name].get(one, 0) + count
+        except RekordError:
+            return {}
+        return {
+            name: {str(one): count for one, count in sorted(counts.items())} for name, counts in sums.items()
+        }
+
+    def _companion(self, name: str, splits: dict[str, SplitPart]) -> bool:
+        """Copy a file that goes beside the shards; False where it is lost."""
+        path = os.path.join(self._folder, name)
+        if not exists(self._storage, path):
+            self._ledger.take(_lost_file(self._folder, name, self._storage, "X501"))
+            return False
+        if name == INFO_NAME:
+            short = self._storage.stat(path).size_bytes <= _MOST_INFO_BYTES
+            info = _counted(read_bytes(self._storage, path), splits) if short else None
+            if info is None:
+                self._ledger.take(_lost_file(self._folder, name, self._storage, "X536"))
+                return False
+            self._write(name, info)
+            return True
+        file = self._create(name)
+        copy_bytes(path, file.write, self._storage)
+        self._close(file)
+        return True
+
+    def _write(self, name: str, data: bytes) -> None:
+        file = self._create(name)
+        file.write(data)
+        self._close(file)
+
+
+def _present(column: Any) -> Any:
+    return column.values[column.valid] if isinstance(column, Optional) else column
+
+
+def _counted(data: bytes, splits: dict[str, SplitPart]) -> bytes | None:
+    """A dataset_info.json with the counts of now; None where it is damaged."""
+    try:
+        info = json.loads(data)
+        for split in info["splits"]:
+            part = splits[split["name"]]
+            split["shardLengths"] = [str(records) for records in part.shards.records]
+            split["numBytes"] = str(part.payload_bytes)
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return (json.dumps(info, indent=4, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _lost_file(folder: str, name: str, storage: Storage, code: str) -> Gap:
+    path = os.path.join(folder, name)
+    size_bytes = storage.stat(path).size_bytes if exists(storage, path) else 0
+    return Gap(path=path, begin=0, end=size_bytes, message=CODES[code], code=code, lost_records=0)
+
+
+_MAGIC = re.compile(r"[*?[]")
+
+
+def salvage(src: PathLike, out: PathLike) -> SalvageReport:
+    """Copy every intact record of `src` to a new place, and report what lies between them.
+
+    A file becomes a file, a folder or a pattern a folder with the same names; a dataset with a manifest becomes a
+    dataset again. Frames are copied as they stand, and compressed as they were. Reading goes on behind damage,
+    inside of gzip and zlib too where there is a place to go on from. `out` appears when it is complete; `src` is
+    never changed. Raises where not one record is intact.
+    """
+    return salvaged(src, out, SalvageReport())
+
+
+def salvaged(
+    src: PathLike,
+    out: PathLike,
+    report: SalvageReport,
+    *,
+    on_gap: Callable[[Gap], None] | None = None,
+    storage: Storage = LOCAL,
+) -> SalvageReport:
+    """The same with a report that can be watched while it grows."""
+    source, target = _path("src", src), _path("out", out)
+    kind = _kind(source, storage)
+    _check_places(source, target, kind, storage)
+    report.out = target
+    ledger = Ledger(report, on_gap)
+    if kind == "folder" or (kind is None and _MAGIC.search(source)):
+        _salvage_folder(source, target, ledger, storage, is_folder=kind == "folder")
+    else:
+        (path,) = record_files(source)
+        _salvage_file(path, target, ledger, storage)
+    return report
+
+
+def _salvage_file(path: str, out: str, ledger: Ledger, storage: Storage) -> None:
+    publication = Publication(out, storage)
+    # Opened before anything is read: a place that cannot be written is told at once.
+    staged = publication.open()
+    try:
+        kept = keep(path, lambda: staged, ledger, storage)
+        ledger.lost(kept.lost)
+        if kept.file_bytes is None:
+            raise _nothing(path, kept)
+    except BaseException:
+        publication.discard()
+        raise
+    publication.complete()
+
+
+def _salvage_folder(source: str, out: str, ledger: Ledger, storage: Storage, *, is_folder: bool) -> None:
+
+    manifest = usable_manifest(source, ledger, storage) if is_folder else None
+    paths = [] if manifest is not None else record_files(source)
+    root = source if is_folder else _fixed_part(source)
+    with staged(out, storage, by="salvage") as staging:
+        if manifest is not None:
+            DatasetSalvage(
+                source,
+                manifest,
+                ledger,
+                storage,
+                target=staging.folder,
+                create=staging.create,
+                close=staging.close,
+            ).run()
+        kept = [_keep_below(staging, path, os.path.relpath(path, root), ledger, storage) for path in paths]
+        if ledger.report.gaps and not ledger.report.kept:
+            # One file may say more than all of them together.
+            raise _nothing(kept[0][0], kept[0][1]) if len(kept) == 1 else _nothing(source, None)
+
+
+def _keep_below(
+    staging: StagedFolder, path: str, name: str, ledger: Ledger, storage: Storage
+) -> tuple[str, Kept]:
+    files: list[Writable] = []
+
+    def create() -> Writable:
+        files.append(staging.create(name))
+        return files[0]
+
+    kept = keep(path, create, ledger, storage)
+    ledger.lost(kept.lost)
+    for file in files:
+        staging.close(file)
+    return path, kept
+
+
+def _nothing(path: str, kept: Kept | None) -> RekordError:
+    failure = None if kept is None else kept.failure
+    if failure is not None and failure.code in (*FOREIGN, "F120"):
+        return failure
+    return error(
+        "X540",
+        location=Location(path=path),
+        expected="a record of which both checksums agree",
+        found="none in any file" if failure is None else f"{failure.code}: {failure.what}",
+        do="copy it again from its origin; `rekord check` says what is wrong with each file",
+    )
+
+
+def _path(name: str, path: object) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise error(
+            "U605",
+            f"`{name}` cannot be a {type(path).__name__}",
+            expected="one path",
+            found=repr(path)[:60],
+            do='rk.salvage("data", "data-repaired")',
+        )
+    return os.fsdecode(path)
+
+
+def _kind(path: str, storage: Storage) -> str | None:
+    try:
+        return storage.stat(path).kind
+    except DatasetError as failure:
+        if failure.code != "X501":
+            raise
+        return None
+
+
+def _check_places(source: str, out: str, kind: str | None, storage: Storage) -> None:
+    """Refuse a place where something could be overwritten, or read and written at once."""
+    ours, theirs = storage.real(source), storage.real(out)
+    found = None
+    if ours == theirs:
+        found = "the same place"
+    elif theirs.startswith(os.path.join(ours, "")) and kind == "folder":
+        found = "an output inside the input"
+    elif ours.startswith(os.path.join(theirs, "")):
+        found = "an input inside the output"
+    if found is not None:
+        raise error(
+            "U631",
+            location=Location(path=out),
+            expected="two places, neither inside the other",
+            found=found,
+            do="choose another OUT: salvage never works in place",
+        )
+    taken = _kind(out, storage)
+    if taken is not None:
+        raise error(
+            "U630",
+            location=Location(path=out),
+            expected="nothing yet",
+            found={"file": "a file", "folder": "a folder"}.get(taken, "something that is no file"),
+            do="choose another OUT, or move what is there away first",
+        )
+    if kind not in (None, "folder") and out.endswith(os.sep):
+        raise error(
+            "U632",
+            location=Location(path=out),
+            expected="the name of a new file, because IN is a file",
+            found="the name of a folder",
+            do=f"choose {os.path.join(out, os.path.basename(source))}",
+        )
+
+
+def _fixed_part(pattern: str) -> str:
+    """The folder in front of the first part of a pattern that is one."""
+    parts = pattern.split("/")
+    fixed = next((i for i, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
+    return "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")

@@ -1,0 +1,1 @@
+"""What TensorFlow says, or will say, of records."""

@@ -1,0 +1,753 @@
+"""The error that TensorFlow will raise for a record, predicted without TensorFlow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from rekord.codec.decode import SequenceExample
+from rekord.schema.interop.tf_spec import (
+    Dtype,
+    FixedLen,
+    FixedLenSequence,
+    Partition,
+    RaggedSpec,
+    SequenceSpec,
+    SparseSpec,
+    Spec,
+    SpecFeature,
+    record_keys,
+)
+
+TfType: TypeAlias = Literal["int64", "float", "string"]
+"""A type by the name that TensorFlow's messages give it."""
+
+_TAG_1, _TAG_2, _TAG_3 = 0x0A, 0x12, 0x1A  # fields 1, 2 and 3, with a length
+_VARINT_1, _FIXED32_1 = 0x08, 0x0D
+_TYPES: dict[int, TfType] = {_TAG_1: "string", _TAG_2: "float", _TAG_3: "int64"}
+_LONGEST_VARINT = 10
+_INT_MAX = (1 << 31) - 1
+
+
+class Unparsable(Exception):
+    """The parser gives up on the whole payload."""
+
+
+class _Broken(Exception):
+    """The parser gives up on this part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """One entry of the map of a record, as the parser meets it.
+
+    `dtype` is None where no kind is set. Of `count` values only `readable` are there; a `broken` list stops the
+    parser whatever was asked for. `numbers` are those of an int64 list, where they were asked for.
+    """
+
+    key: str
+    dtype: TfType | None = None
+    count: int = 0
+    readable: int = 0
+    broken: bool = False
+    unsupported: bool = False
+    numbers: tuple[int, ...] = ()
+
+
+def stored_of(example: Mapping[str, Any], numbers_of: Collection[str]) -> list[Stored]:
+    """The entries of a decoded record: values as `rk.decode` gives them without a schema."""
+    entries = []
+    for key, value in example.items():
+        if value is None:
+            entries.append(Stored(key=key))
+            continue
+        dtype: TfType = "string"
+        if isinstance(value, np.ndarray):
+            dtype = "int64" if value.dtype == np.int64 else "float"
+        listed = dtype == "int64" and key in numbers_of
+        entries.append(
+            Stored(
+                key=key,
+                dtype=dtype,
+                count=len(value),
+                readable=len(value),
+                numbers=tuple(value.tolist()) if listed else (),
+            )
+        )
+    return entries
+
+
+def stored_in(payload: bytes, keys: Collection[str], numbers_of: Collection[str]) -> list[Stored]:
+    """The entries of a payload under the given keys, in its order, duplicates and all."""
+    walk = _Walk(payload)
+    found: list[tuple[str, bytes]] = []
+    try:
+        while walk.at < walk.limit:
+            if walk.takes(_TAG_1):
+                outer = walk.narrow()
+                while walk.at < walk.limit:
+                    walk.expect(_TAG_1)
+                    entry = walk.narrow()
+                    found.append(walk.map_entry())
+                    walk.limit = entry
+                walk.limit = outer
+            else:
+                walk.skip_field()
+    except _Broken:
+        raise Unparsable from None
+    return [_stored(key, body, key in numbers_of) for key, body in found if key in keys]
+
+
+def _stored(key: str, feature: bytes, with_numbers: bool) -> Stored:
+    if not feature:
+        return Stored(key=key)
+    dtype = _TYPES.get(feature[0])
+    if dtype is None:
+        return Stored(key=key, unsupported=True)
+    walk = _Walk(feature)
+    walk.at = 1
+    try:
+        walk.narrow()
+        if dtype == "string":
+            count = readable = walk.texts()
+            numbers: tuple[int, ...] = ()
+        elif dtype == "float":
+            count, readable = walk.floats()
+            numbers = ()
+        else:
+            count, numbers = walk.integers(with_numbers=with_numbers)
+            readable = count
+    except _Broken:
+        return Stored(key=key, dtype=dtype, broken=True)
+    return Stored(key=key, dtype=dtype, count=count, readable=readable, numbers=numbers)
+
+
+class _Walk:
+    """A place in some bytes, and the end of what may be read: that of the innermost message."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+        self.limit = len(data)
+
+    def varint(self) -> int:
+        number = 0
+        for position in range(_LONGEST_VARINT):
+            if self.at >= self.limit:
+                raise _Broken
+            byte = self.data[self.at]
+            self.at += 1
+            number |= (byte & 0x7F) << 7 * position
+            if byte < 0x80:
+                return number
+        raise _Broken
+
+    def length(self) -> int:
+        return self.varint() & 0xFFFFFFFF
+
+    def takes(self, tag: int) -> bool:
+        """Step over a tag, if it is the one that stands here, in its one-byte form."""
+        if self.at < self.limit and self.data[self.at] == tag:
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, tag: int) -> None:
+        if not self.takes(tag):
+            raise _Broken
+
+    def narrow(self) -> int:
+        """Read a length, and read no further than that; gives the limit that there was before."""
+        before, length = self.limit, self.length()
+        if length <= _INT_MAX:
+            self.limit = min(before, self.at + length)
+        return before
+
+    def take(self, length: int) -> bytes:
+        if length > self.limit - self.at:
+            raise _Broken
+        self.at += length
+        return self.data[self.at - length : self.at]
+
+    def map_entry(self) -> tuple[str, bytes]:
+        key, value = b"", b""
+        for _ in range(2):  # in any order; and of two keys or two values the last counts
+            tag = self.length()
+            if tag == _TAG_1:
+                key = self.take(self.length())
+            elif tag == _TAG_2:
+                value = self.take(self.length())
+            else:
+                raise _Broken
+        if self.at != self.limit:
+            raise _Broken
+        return key.decode("utf-8", "surrogateescape"), value
+
+    def skip_field(self) -> None:
+        wire = self.length() & 7
+        if wire == 0:
+            self.length()
+        elif wire == 1:
+            self.take(8)
+        elif wire == 2:
+            length = self.length()
+            if length <= _INT_MAX:
+                self.at = min(self.limit, self.at + length)
+        elif wire == 5:
+            self.take(4)
+        else:
+            raise _Broken  # a group, or no wire type at all
+
+    def texts(self) -> int:
+        count = 0
+        while self.at < self.limit:
+            self.expect(_TAG_1)
+            length = self.length()
+            if length > self.limit - self.at:
+                raise _Broken
+            self.at += length
+            count += 1
+        return count
+
+    def floats(self) -> tuple[int, int]:
+        """(values that the first piece claims, values that are there)"""
+        if self.at == self.limit:
+            return 0, 0
+        if self.takes(_TAG_1):
+            claimed = self.length()
+            return claimed // 4, (self.limit - self.at) // 4
+        count = (self.limit - self.at) // 5
+        while self.at < self.limit:
+            self.expect(_FIXED32_1)
+            self.take(4)
+        return count, count
+
+    def integers(self, *, with_numbers: bool) -> tuple[int, tuple[int, ...]]:
+        if self.at == self.limit:
+            return 0, ()
+        packed = self.takes(_TAG_1)
+        if packed:
+            self.narrow()
+            if not with_numbers:
+                return self._counted(), ()
+        count, numbers = 0, []
+        while self.at < self.limit:
+            if not packed:
+                self.expect(_VARINT_1)
+            number = self.varint() & (1 << 64) - 1
+            count += 1
+            if with_numbers:
+                numbers.append(number - (1 << 64) if number >> 63 else number)
+        return count, tuple(numbers)
+
+    def _counted(self) -> int:
+        """How many numbers there are up to the limit, without a look at each in Python."""
+        ends = np.flatnonzero(np.frombuffer(self.data, np.uint8)[self.at : self.limit] < 0x80)
+        if self.at == self.limit:
+            return 0
+        if not len(ends) or ends[-1] != self.limit - self.at - 1:
+            raise _Broken
+        if np.diff(ends, prepend=-1).max() > _LONGEST_VARINT:
+            raise _Broken
+        return len(ends)
+
+
+_SHOWN_ELEMENTS = 3
+_DIVISION = "Integer division by zero"
+
+
+def partition_keys(spec: Spec) -> set[str]:
+    """The keys whose numbers matter, and not only how many there are."""
+    ragged = [feature for feature in spec.values() if isinstance(feature, RaggedSpec)]
+    return {part.key for feature in ragged for part in feature.partitions if part.key is not None}
+
+
+def composition_error(spec: Spec, met: Mapping[str, Stored]) -> str | None:
+    """The error for lists that were all parsed, and do not belong together."""
+    for name in sorted(spec):
+        feature = spec[name]
+        wrong = None
+        if isinstance(feature, SparseSpec):
+            wrong = _sparse_error(feature, met)
+        elif isinstance(feature, RaggedSpec):
+            wrong = _ragged_error(name, feature, met)
+        if wrong is not None:
+            return wrong
+    return None
+
+
+def _sparse_error(feature: SparseSpec, met: Mapping[str, Stored]) -> str | None:
+    counts = [_count(met, key) for key in feature.index_keys]
+    for position, count in enumerate(counts):
+        if count != counts[0]:
+            return (
+                "ConcatOp : Dimension 0 in both shapes must be equal: "
+                f"shape[0] = [{counts[0]},1] vs. shape[{position + 1}] = [{count},1]"
+            )
+    values = _count(met, feature.value_key)
+    # Where an index points is never looked at: one that is too large passes.
+    return None if counts[0] == values else f"Dimensions {counts[0]} and {values} are not compatible"
+
+
+def _count(met: Mapping[str, Stored], key: str) -> int:
+    return met[key].count if key in met else 0
+
+
+def _ragged_error(name: str, feature: RaggedSpec, met: Mapping[str, Stored]) -> str | None:
+    rows = _count(met, feature.value_key or name)
+    inner = 1  # elements in a row, as long as every partition so far is uniform
+    for partition in reversed(feature.partitions):
+        if partition.length is not None:
+            wrong = _uniform_error(rows, inner, partition.length, validate=feature.validate)
+            if wrong is not None:
+                return wrong
+            rows //= partition.length
+            inner = inner * partition.length if inner else 0
+            continue
+        stored = met.get(partition.key or "")
+        numbers = [_wrapped(number, feature.row_splits_dtype) for number in stored.numbers] if stored else []
+        wrong = _partition_error(partition, numbers, rows, feature)
+        if wrong is not None:
+            return wrong
+        inner = 0  # ragged from here on
+        rows = _rows(partition, numbers)
+    return None
+
+
+def _uniform_error(rows: int, inner: int, length: int, *, validate: bool) -> str | None:
+    if inner:
+        shape = (None, length) if inner == 1 else (None, length, inner)
+        wrong = reshape_error(rows * inner, shape)
+        return wrong or (_DIVISION if length == 0 else None)
+    if length == 0:
+        return _DIVISION
+    if validate and rows % length:
+        return f"uniform_row_length={length} times nrows={rows // length} must equal nvals={rows}"
+    return None
+
+
+def _wrapped(number: int, dtype: str) -> int:
+    bits = 64 if dtype == "int64" else 32
+    number &= (1 << bits) - 1
+    return number - (1 << bits) if number >> (bits - 1) else number
+
+
+def _rows(partition: Partition, numbers: Sequence[int]) -> int:
+    if partition.kind == "RowSplits":
+        return max(0, len(numbers) - 1)
+    if partition.kind == "ValueRowIds":
+        return max([0, *[number + 1 for number in numbers]])
+    return len(numbers)
+
+
+def _partition_error(
+    partition: Partition, numbers: Sequence[int], rows: int, feature: RaggedSpec
+) -> str | None:
+    if partition.kind == "ValueRowIds":
+        return _row_ids_error(numbers, rows, feature)
+    if not feature.validate:
+        return None
+    dtype = feature.row_splits_dtype
+    if partition.kind == "RowLengths":
+        where = "Arguments to from_row_lengths do not form a valid RowPartition"
+        return _negative(where, numbers, dtype) or _last_error(sum(numbers), rows)
+    if partition.kind == "RowStarts":
+        where = "Arguments to from_row_starts do not form a valid RaggedTensor"
+        if numbers and numbers[0] != 0:
+            return _unequal(where, "==", numbers[0], 0)
+        wrong = _negative(where, _steps(numbers), dtype)
+        if wrong is None and numbers and numbers[-1] > rows:
+            wrong = _unequal(where, "<=", numbers[-1], rows)
+        return wrong
+    limits = numbers[1:] if partition.kind == "RowSplits" else numbers
+    where = "Arguments to from_row_limits do not form a valid RaggedTensor"
+    wrong = _negative(where, limits[:1], dtype) or _negative(where, _steps(limits), dtype)
+    return wrong or _last_error(limits[-1] if limits else 0, rows)
+
+
+def _row_ids_error(numbers: Sequence[int], rows: int, feature: RaggedSpec) -> str | None:
+    if feature.validate:
+        where = "Arguments to from_value_rowids do not form a valid RowPartition"
+        dtype = feature.row_splits_dtype
+        wrong = _negative(where, numbers[:1], dtype) or _negative(where, _steps(numbers), dtype)
+        if wrong is not None:
+            return wrong
+    elif any(number < 0 for number in numbers):
+        return "Input arr must be non-negative!"
+    return None if len(numbers) == rows else f"Shapes ({rows},) and ({len(numbers)},) are incompatible"
+
+
+def _steps(numbers: Sequence[int]) -> list[int]:
+    return [after - before for before, after in pairwise(numbers)]
+
+
+def _negative(where: str, numbers: Sequence[int], dtype: str) -> str | None:
+    if all(number >= 0 for number in numbers):
+        return None
+    shown = [str(number) for number in numbers[:_SHOWN_ELEMENTS]]
+    if len(numbers) > _SHOWN_ELEMENTS:
+        shown.append("...")
+    return (
+        f"{where}.  \nCondition x >= 0 did not hold element-wise:\n"
+        f"x (shape=({len(numbers)},) dtype={dtype}) = \n{shown}"
+    )
+
+
+def _last_error(last: int, rows: int) -> str | None:
+    where = "Arguments to _from_row_partition do not form a valid RaggedTensor"
+    return None if last == rows else _unequal(where, "==", last, rows)
+
+
+def _unequal(where: str, relation: str, left: int, right: int) -> str:
+    return (
+        f"{where}\nCondition x {relation} y did not hold.\n"
+        f"First 1 elements of x:\n[{left}]\nFirst 1 elements of y:\n[{right}]"
+    )
+
+
+TF_TYPES: dict[Dtype, TfType] = {"int64": "int64", "float32": "float", "string": "string"}
+
+_LIST_NAMES: dict[TfType, str] = {"int64": "int64", "float": "float", "string": "bytes"}
+_SHOWN_CHARACTERS = 60
+
+
+def predicted_error(
+    key: str, feature: SpecFeature, value: Any, *, present: bool = True, index: int = 0
+) -> str | None:
+    """The error for one feature whose values are stored as `value`, as `rk.decode` gives it; None where all is well.
+
+    `present=False` says that the record has no such key. Of a feature with several keys (SparseFeature, ragged
+    partitions) this is the values' own, and the others are absent; `predicted_record_error` takes them all.
+    """
+    stored_key = key
+    if isinstance(feature, (SparseSpec, RaggedSpec)):
+        stored_key = feature.value_key or key
+    example = {stored_key: value} if present else {}
+    return predicted_record_error({key: feature}, example, index=index)
+
+
+def predicted_record_error(spec: Spec, example: Mapping[str, Any], *, index: int = 0) -> str | None:
+    """The error for a decoded record, as `rk.decode` gives it, whose keys stand in the order of the record.
+
+    TensorFlow goes from the last entry of a record to the first, then through what is missing, by name.
+    """
+    return _spec_error(spec) or _error(spec, stored_of(example, partition_keys(spec)), index)
+
+
+def predicted_payload_error(spec: Spec, payload: bytes, *, index: int = 0) -> str | None:
+    """The error for the bytes of a record: exact for lists in pieces, two kinds, and damage inside as well.
+
+    Where TensorFlow would quote the whole payload, the first 60 characters of it stand here.
+    """
+    refused = _spec_error(spec)
+    if refused is not None:
+        return refused
+    keys = {key for name, feature in spec.items() for key in record_keys(name, feature)}
+    try:
+        entries = stored_in(payload, keys, partition_keys(spec))
+    except Unparsable:
+        text = payload[: 4 * _SHOWN_CHARACTERS].decode("utf-8", "replace")
+        shown = text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+        return f"Could not parse example input, value: '{shown}'"
+    return _error(spec, entries, index)
+
+
+def _spec_error(spec: Spec) -> str | None:
+    if not spec:
+        return "Argument `features` cannot be None or falsy. Got {}"
+    for feature in spec.values():
+        if isinstance(feature, FixedLenSequence) and not feature.allow_missing:
+            return "Unsupported: FixedLenSequenceFeature requires allow_missing to be True."
+    return None
+
+
+@dataclass(slots=True)
+class _Parse:
+    """One record on its way through the parser: what was asked for, and what has been met."""
+
+    dense: dict[str, FixedLen | FixedLenSequence] = field(default_factory=dict)
+    others: dict[str, TfType] = field(default_factory=dict)  # the keys of sparse and ragged features
+    met: dict[str, Stored] = field(default_factory=dict)
+
+
+def _error(spec: Spec, entries: Iterable[Stored], index: int) -> str | None:
+    parse = _Parse()
+    for name in sorted(spec):
+        feature = spec[name]
+        if isinstance(feature, (FixedLen, FixedLenSequence)):
+            parse.dense[name] = feature
+        else:
+            parse.others.update({key: TF_TYPES[of] for key, of in record_keys(name, feature).items()})
+    for stored in reversed(list(entries)):
+        wrong = _entry_error(parse, stored)
+        if wrong is not None:
+            place = f"Name: <unknown>, Key: {stored.key}, Index: {index}.  "
+            return wrong if stored.unsupported else place + wrong
+    for name, feature in parse.dense.items():
+        if isinstance(feature, FixedLen) and name not in parse.met and not _has_default(feature):
+            return f"Name: <unknown>, {missing(name, feature.dtype)}"
+    return composition_error(spec, parse.met)
+
+
+def missing(name: str, dtype: Dtype) -> str:
+    """What TensorFlow says of a feature that is required and not there."""
+    return f"Feature: {name} (data type: {TF_TYPES[dtype]}) is required but could not be found."
+
+
+def _has_default(feature: FixedLen) -> bool:
+    return feature.default is not None and math.prod(feature.shape) > 0
+
+
+def _entry_error(parse: _Parse, stored: Stored) -> str | None:
+    """What is wrong with an entry of the record, without its place."""
+    dense, other = parse.dense.get(stored.key), parse.others.get(stored.key)
+    if dense is None and other is None:
+        return None
+    if stored.unsupported:
+        return "Unsupported datatype."
+    if dense is None:
+        if stored.key in parse.met:
+            return None
+        parse.met[stored.key] = stored
+        if stored.dtype not in (None, other):
+            return f"Data types don't match. Expected type: {other}, Actual type: {stored.dtype}"
+        unreadable = stored.broken or stored.count > stored.readable
+        return "Can't parse serialized Example." if unreadable else None
+    if stored.dtype is None or stored.key in parse.met:
+        return None
+    parse.met[stored.key] = stored
+    expected = TF_TYPES[dense.dtype]
+    if stored.dtype != expected:
+        return f"Data types don't match. Data type: {stored.dtype} but expected type: {expected}"
+    return _count_error(dense, stored, _LIST_NAMES[expected])
+
+
+def _count_error(feature: FixedLen | FixedLenSequence, stored: Stored, listed: str) -> str | None:
+    wanted = math.prod(feature.shape)
+    if isinstance(feature, FixedLenSequence):
+        if stored.broken or stored.count > stored.readable:
+            return "Can't parse serialized Example."
+        if wanted and stored.count % wanted:
+            return (
+                f"Number of {listed} values is not a multiple of stride length. "
+                f"Saw {stored.count} values but output shape is: {shape_text((None, *feature.shape))}"
+            )
+        return None
+    # There is room for the values that were asked for: more numbers are only counted, more texts are refused.
+    if stored.broken or min(stored.count, wanted) > stored.readable:
+        return "Can't parse serialized Example."
+    if listed == "bytes" and stored.count > wanted:
+        return "Can't parse serialized Example."
+    if stored.count != wanted:
+        return (
+            f"Number of {listed} values != expected.  "
+            f"Values size: {stored.count} but output shape: {shape_text(feature.shape)}"
+        )
+    return None
+
+
+def shape_text(shape: Iterable[int | None]) -> str:
+    """A shape as TensorFlow writes it: `[?,2]`."""
+    return f"[{','.join(['?' if size is None else str(size) for size in shape])}]"
+
+
+def predicted_sequence_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+    """The error for a record that `rk.decode(payload, kind="sequence")` gives; None where all is well.
+
+    Of several features of another type TensorFlow names one that differs from run to run; here it is the
+    first by name. Partitions inside steps are not looked at.
+    """
+    return (
+        _context_type_error(spec, example)
+        or _step_type_error(spec, example)
+        or _context_count_error(spec, example)
+        or _step_count_error(spec, example)
+        or composition_error(spec.context, _context_met(spec, example))
+    )
+
+
+def _context_type_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+    for name in sorted(spec.context):
+        for key, dtype in record_keys(name, spec.context[name]).items():
+            stored = _type_of(example.context.get(key))
+            if stored not in (None, TF_TYPES[dtype]):
+                return (
+                    f"Name: <unknown>, Context feature: {key}.  "
+                    f"Data types don't match. Expected type: {TF_TYPES[dtype]}"
+                )
+    return None
+
+
+def _step_type_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+    for name in sorted(spec.steps):
+        for key, dtype in record_keys(name, spec.steps[name]).items():
+            for row, value in enumerate(example.steps.get(key, ())):
+                if _type_of(value) not in (None, TF_TYPES[dtype]):
+                    return (
+                        f"Name: <unknown>, Feature list: {key}, Index: {row}.  "
+                        f"Data types don't match. Expected type: {TF_TYPES[dtype]}"
+                    )
+    return None
+
+
+def _context_count_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+    for name in sorted(spec.context):
+        feature = spec.context[name]
+        if not isinstance(feature, FixedLen):
+            continue
+        wanted = math.prod(feature.shape)
+        defaults = wanted if feature.default is not None else 0
+        found = _step_count(example.context.get(name))
+        if max(defaults, found) != wanted:
+            return (
+                f"Inconsistent max number of elements for feature {name}: "
+                f"expected {wanted}, but found {max(defaults, found)}"
+            )
+        if name not in example.context:
+            if not defaults:
+                return missing(name, feature.dtype)
+        elif found != wanted:
+            return "Unexpected number of elements in example <unknown>"
+    return None
+
+
+def _step_count_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+    for name in sorted(spec.steps):
+        feature = spec.steps[name]
+        if not isinstance(feature, FixedLenSequence):
+            continue
+        wanted = math.prod(feature.shape)
+        counts = [_step_count(value) for value in example.steps.get(name, ())]
+        if wanted and sum(counts) % wanted:
+            return (
+                f"Feature list '{name}' has an unexpected number of values.  Total values size: {sum(counts)} "
+                f"is not consistent with output shape: {shape_text((None, *feature.shape))}"
+            )
+        if name not in example.steps and not feature.allow_missing:
+            return (
+                f"Name: <unknown>, Feature list '{name}' is required but could not be found.  Did you mean to "
+                "include it in feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?"
+            )
+        for row, count in enumerate(counts):
+            if count != wanted:
+                return (
+                    f"Name: <unknown>, Key: {name}, Index: {row}.  Number of values != expected.  "
+                    f"values size: {count} but output shape: {shape_text(feature.shape)}"
+                )
+    return None
+
+
+def _context_met(spec: SequenceSpec, example: SequenceExample) -> dict[str, Any]:
+    entries = stored_of(example.context, partition_keys(spec.context))
+    return {stored.key: stored for stored in entries}
+
+
+def _type_of(value: Any) -> TfType | None:
+    if value is None:
+        return None
+    if isinstance(value, np.ndarray):
+        return "int64" if value.dtype == np.int64 else "float"
+    return "string"
+
+
+def _step_count(value: Any) -> int:
+    return 0 if value is None else len(value)
+
+
+Decoder: TypeAlias = Literal["decode_jpeg", "decode_png", "decode_gif", "decode_bmp", "decode_image"]
+
+_OPS: dict[Decoder, str] = {
+    "decode_jpeg": "DecodeJpeg",
+    "decode_png": "DecodePng",
+    "decode_gif": "DecodeGif",
+    "decode_bmp": "DecodeBmp",
+    "decode_image": "DecodeImage",
+}
+# NumPy's names of dtypes, with TensorFlow's name and size of each.
+_RAW_TYPES: dict[str, tuple[str, int]] = {
+    "bool": ("bool", 1),
+    "uint8": ("uint8", 1),
+    "int8": ("int8", 1),
+    "uint16": ("uint16", 2),
+    "int16": ("int16", 2),
+    "float16": ("half", 2),
+    "int32": ("int32", 4),
+    "float32": ("float", 4),
+    "int64": ("int64", 8),
+    "float64": ("double", 8),
+    "complex64": ("complex64", 8),
+    "complex128": ("complex128", 16),
+}
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_HEADER_BYTES = 33
+
+
+def decode_raw_error(length_bytes: int, dtype: str) -> str | None:
+    """The error of `tf.io.decode_raw` for one text of so many bytes; `dtype` by NumPy's name."""
+    name, size = _RAW_TYPES[dtype]
+    if length_bytes % size == 0:
+        return None
+    return (
+        f"Input to DecodeRaw has length {length_bytes} that is not a multiple of {size}, the size of {name}"
+    )
+
+
+def reshape_error(values: int, shape: Sequence[int | None]) -> str | None:
+    """The error of `tf.reshape` for so many values; one size of the shape may be None (TensorFlow's -1)."""
+    known = math.prod([size for size in shape if size is not None])
+    begin = f"Input to reshape is a tensor with {values} values, but the requested shape"
+    if None in shape and known:
+        return f"{begin} requires a multiple of {known}" if values % known else None
+    return f"{begin} has {known}" if values != known else None
+
+
+def decode_image_error(
+    data: bytes, decoder: Decoder = "decode_image", *, damaged: bool = False
+) -> str | None:
+    """The error of one of tf.io's picture decoders, as far as the first bytes tell.
+
+    Every decoder but `decode_bmp` takes JPEG, PNG, GIF and WebP alike, whatever its name says. Whether a
+    picture that begins well is whole only decoding tells: say `damaged` where that is known.
+    """
+    op = _OPS[decoder]
+    if not data:
+        return "Input is empty."
+    kind = _kind(data)
+    if kind is None:
+        return "Unknown image file format. One of JPEG, JPEG XL, PNG, GIF, BMP, WebP required."
+    if kind == "BMP":
+        if decoder in ("decode_bmp", "decode_image"):
+            return None
+        return (
+            "Trying to decode BMP format using a wrong op. "
+            f"Use `decode_bmp` or `decode_image` instead. Op used: {op}"
+        )
+    if kind == "PNG" and len(data) < _PNG_HEADER_BYTES:
+        return "Invalid PNG. Failed to initialize decoder."
+    if decoder == "decode_bmp" and kind != "WebP":
+        right = f"decode_{kind.lower()}"
+        return f"Trying to decode {kind} format using DecodeBmp op. Use `{right}` or `decode_image` instead."
+    if damaged and kind == "JPEG":
+        return "jpeg::Uncompress failed. Invalid JPEG data or crop window."
+    if damaged and kind == "PNG":
+        return f"Invalid PNG data, size {len(data)}"
+    return None
+
+
+def _kind(data: bytes) -> str | None:
+    if data.startswith(b"\xff\xd8\xff"):
+        return "JPEG"
+    if data.startswith(_PNG):
+        return "PNG"
+    if data.startswith(b"GIF8"):
+        return "GIF"
+    if data.startswith(b"BM"):
+        return "BMP"
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "WebP"
+    return None

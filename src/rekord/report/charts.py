@@ -1,0 +1,237 @@
+"""Charts as SVG and as rows of bars, drawn from numbers alone and accessible to screen readers."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rekord.report.formatting import number, share
+
+_BAR_WIDTH, _BAR_HEIGHT, _FOOT = 320, 112, 20
+_SPARK_WIDTH, _SPARK_HEIGHT = 96, 22
+
+
+def escaped(text: object) -> str:
+    """Text from outside as it may stand in the page: markup means nothing, and what cannot be seen is spelled out."""
+    letters = [one if one.isprintable() else _spelled(one) for one in str(text)]
+    return html.escape("".join(letters), quote=True)
+
+
+def percent(part: int, whole: int) -> str:
+    """A share as it may stand in the page: little is less than a tenth, `<0.1%`."""
+    return html.escape(share(part, whole))
+
+
+def _spelled(letter: str) -> str:
+    point = ord(letter)
+    if point <= 0xFF:
+        return f"\\x{point:02x}"
+    return f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"
+
+
+def histogram(edges: Sequence[float], counts: Sequence[int], title: str) -> str:
+    """Bars of equal width over the range of a feature, with the range below them."""
+    bars = _bars(counts, _BAR_WIDTH, _BAR_HEIGHT)
+    low, high = (number(edge) for edge in _ends(edges))
+    label = f"{title}: {_histogram_label(edges, counts)}"
+    return (
+        f'<svg class="histogram" height="{_BAR_HEIGHT + _FOOT}" role="img" aria-label="{escaped(label)}">'
+        f"<title>{escaped(label)}</title>"
+        # The bars are stretched to the room that there is; the text around them is not.
+        f'<svg viewBox="0 0 {_BAR_WIDTH} {_BAR_HEIGHT}" height="{_BAR_HEIGHT}" preserveAspectRatio="none">'
+        f"{bars}</svg>"
+        f'<line class="axis" x1="0" x2="100%" y1="{_BAR_HEIGHT}.5" y2="{_BAR_HEIGHT}.5" />'
+        f'<text x="0" y="{_BAR_HEIGHT + 16}">{escaped(low)}</text>'
+        f'<text x="100%" y="{_BAR_HEIGHT + 16}" text-anchor="end">{escaped(high)}</text></svg>'
+    )
+
+
+def spark(counts: Sequence[int]) -> str:
+    """The shape of a distribution, as large as a word. The table around it says its numbers."""
+    return (
+        f'<svg class="spark" viewBox="0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}" aria-hidden="true">'
+        f"{_bars(counts, _SPARK_WIDTH, _SPARK_HEIGHT)}</svg>"
+    )
+
+
+def bar_rows(rows: Iterable[tuple[str, int]], total: int, head: str) -> str:
+    """A table of values with a bar, a count and a share each."""
+    listed = list(rows)
+    most = max((times for _, times in listed), default=0)
+    body = "".join(
+        f'<tr><th scope="row" class="value">{escaped(name)}</th>{bar_cell(times, most)}'
+        f'<td class="n">{times:,}</td><td class="n">{percent(times, total)}</td></tr>'
+        for name, times in listed
+    )
+    return (
+        f'<table><thead><tr><th scope="col">{escaped(head)}</th><td></td><th scope="col" class="n">count</th>'
+        f'<th scope="col" class="n">share</th></tr></thead><tbody>{body}</tbody></table>'
+    )
+
+
+def bar_cell(part: float, most: float) -> str:
+    """A bar in a cell of a table. The cells beside it say its number."""
+    width = 100 * part / most if most else 0
+    kind = "" if part else ' class="none"'
+    return f'<td class="bar" aria-hidden="true"><i{kind} style="width:{width:.1f}%"></i></td>'
+
+
+def _bars(counts: Sequence[int], width: int, height: int) -> str:
+    most = max(counts, default=0)
+    step = width / max(len(counts), 1)
+    gap = 1.0 if step > 4 else 0.0
+    shapes = []
+    for i, times in enumerate(counts):
+        if times:
+            tall = max(height * times / most, 1.0)
+            shapes.append(
+                f'<rect class="fill" x="{i * step:.1f}" y="{height - tall:.1f}" '
+                f'width="{step - gap:.1f}" height="{tall:.1f}" />'
+            )
+    return "".join(shapes)
+
+
+def _histogram_label(edges: Sequence[float], counts: Sequence[int]) -> str:
+    """What a chart shows, for somebody who hears it."""
+    if not counts or not sum(counts):
+        return "no values"
+    at = max(range(len(counts)), key=lambda i: counts[i])
+    low, high = _ends(edges)
+    most = f"most, {share(counts[at], sum(counts))}, from {number(edges[at])} to {number(edges[at + 1])}"
+    return f"from {number(low)} to {number(high)}; {most}"
+
+
+def _ends(edges: Sequence[float]) -> tuple[float, float]:
+    """The range that is written below the bars; bars of single whole numbers begin half a step before."""
+    low, high = edges[0], edges[-1]
+    if low % 1 == 0.5 and high % 1 == 0.5 and high - low == len(edges) - 1:
+        return int(low + 0.5), int(high - 0.5)
+    return low, high
+
+
+_WIDTH, _HEIGHT = 480, 200
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 10, 8, 24
+_MOST_DOTS = 100
+_GRID = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One line of a chart: a value an epoch, from epoch 1 on."""
+
+    name: str
+    style: str  # a class of the sheet
+    values: Sequence[float]
+
+
+def curves(
+    title: str, lines: Sequence[Curve], *, top: float | None = None, level: float | None = None
+) -> str:
+    """Lines over the epochs, from 0 to the largest value or to `top`; `level` is a dashed line across."""
+    epochs = max(len(line.values) for line in lines)
+    shown = [value for line in lines for value in line.values if math.isfinite(value)]
+    most = top or _rounded_up(max([*shown, level or 0.0], default=0.0))
+    label = f"{title}: {'; '.join(_curve_label(line) for line in lines)}"
+    drawn = "".join(_line(line, epochs, most) for line in lines)
+    return (
+        f'<svg class="curves" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escaped(label)}">'
+        f"<title>{escaped(label)}</title>{_axes(epochs, most)}{_level(level, most)}{drawn}</svg>"
+    )
+
+
+def legend(lines: Sequence[Curve], *, level: str | None = None) -> str:
+    """What the lines of a chart are."""
+    items = [(line.style, line.name) for line in lines] + ([("level", level)] if level else [])
+    return "".join(
+        f'<span class="key"><svg viewBox="0 0 22 8" aria-hidden="true">'
+        f'<line class="{style}" x1="1" x2="21" y1="4" y2="4" /></svg>{escaped(name)}</span>'
+        for style, name in items
+    )
+
+
+def time_bar(parts: Sequence[tuple[str, str, float]]) -> str:
+    """Shares of a time side by side: (name, class of the sheet, seconds) each."""
+    from rekord.report.formatting import duration
+
+    total = sum(seconds for _, _, seconds in parts)
+    told = [
+        f"{name} {duration(seconds)} ({100 * seconds / total if total else 0:.0f} %)"
+        for name, _, seconds in parts
+    ]
+    pieces = "".join(
+        f'<i class="{style}" style="width:{100 * seconds / total:.1f}%" title="{escaped(words)}"></i>'
+        for (_, style, seconds), words in zip(parts, told, strict=True)
+        if seconds > 0
+    )
+    keys = "".join(
+        f'<span class="key"><i class="{style}"></i>{escaped(words)}</span>'
+        for (_, style, _), words in zip(parts, told, strict=True)
+    )
+    label = escaped("; ".join(told))
+    return f'<div class="time" role="img" aria-label="{label}">{pieces}</div><p class="keys">{keys}</p>'
+
+
+def _axes(epochs: int, most: float) -> str:
+    parts = []
+    for i in range(_GRID + 1):
+        value = most * i / _GRID
+        y = _y(value, most)
+        parts.append(
+            f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" />'
+            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escaped(number(float(value)))}</text>'
+        )
+    for epoch in sorted({1, (epochs + 1) // 2, epochs}):
+        name = f"epoch {epoch}" if epoch == 1 else f"{epoch:,}"
+        anchor = "end" if epoch == epochs > 1 else "start" if epoch == 1 < epochs else "middle"
+        parts.append(
+            f'<text x="{_x(epoch, epochs):.1f}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{name}</text>'
+        )
+    return "".join(parts)
+
+
+def _level(level: float | None, most: float) -> str:
+    if level is None or not math.isfinite(level):
+        return ""
+    y = _y(level, most)
+    return f'<line class="level" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" />'
+
+
+def _line(line: Curve, epochs: int, most: float) -> str:
+    points = [
+        (epoch, value, _x(epoch, epochs), _y(value, most))
+        for epoch, value in enumerate(line.values, 1)
+        if math.isfinite(value)
+    ]
+    path = " ".join(f"{x:.1f},{y:.1f}" for _, _, x, y in points)
+    every = max(1, math.ceil(len(points) / _MOST_DOTS))
+    dots = "".join(
+        f'<circle class="{line.style}" cx="{x:.1f}" cy="{y:.1f}" r="3.5">'
+        f"<title>{escaped(line.name)}, epoch {epoch:,}: {escaped(number(value))}</title></circle>"
+        for epoch, value, x, y in points[::every]
+    )
+    return f'<polyline class="{line.style}" points="{path}" />{dots}'
+
+
+def _x(epoch: int, epochs: int) -> float:
+    room = _WIDTH - _LEFT - _RIGHT
+    return _LEFT + (room * (epoch - 1) / (epochs - 1) if epochs > 1 else room / 2)
+
+
+def _y(value: float, most: float) -> float:
+    return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - min(max(value / most if most else 0.0, 0.0), 1.0))
+
+
+def _curve_label(line: Curve) -> str:
+    """What a line shows, for somebody who hears it."""
+    first, last = (number(float(line.values[at])) for at in (0, -1))
+    return f"{line.name} {last}" if len(line.values) == 1 else f"{line.name} from {first} to {last}"
+
+
+def _rounded_up(value: float) -> float:
+    """The next number from `value` on that is easy to read."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return power * next(step for step in (1, 2, 4, 8, 10) if step * power >= value * 0.999)

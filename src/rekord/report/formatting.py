@@ -1,0 +1,82 @@
+"""Numbers, sizes and durations as text, in a terminal and in reports."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def number(value: Any) -> str:
+    """A value or a mean: `51,240`, `0.0125`, `1.5e-07`."""
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) < 10**12 else f"{value:.4g}"
+    if not math.isfinite(value):
+        return str(value)
+    if value == 0 or 1e-4 <= abs(value) < 1e12:
+        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def share(part: int, whole: int) -> str:
+    """A part of a whole in percent; what is little is not said to be nothing, nor what is much to be all."""
+    if not whole or part == whole:
+        return "100%" if whole else "–"
+    if not part:
+        return "0%"
+    percent = 100 * part / whole
+    if percent < 0.1:
+        return "<0.1%"
+    if percent > 99.9:
+        return ">99.9%"
+    return f"{percent:.1f}%" if percent < 10 or percent > 90 else f"{percent:.0f}%"
+
+
+def size(n_bytes: float) -> str:
+    """`312 B`, `2.4 GB`."""
+    if n_bytes < 1000:
+        return f"{n_bytes:.0f} B"
+    amount, power = n_bytes / 1000, 0
+    while amount >= 999.5 and power < len(_UNITS) - 1:
+        amount, power = amount / 1000, power + 1
+    return f"{amount:.1f} {_UNITS[power]}" if amount < 9.95 else f"{amount:,.0f} {_UNITS[power]}"
+
+
+def span(low: Any, high: Any) -> str:
+    """`1`, `1–200`."""
+    return number(low) if low == high else f"{number(low)}–{number(high)}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 record`, `51,240 records`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def byte_size(n_bytes: int) -> str:
+    """`312 bytes`, `2.4 GB`: three digits at most, in powers of ten as disks are sold."""
+    if n_bytes < 1000:
+        return count(n_bytes, "byte")
+    size = float(n_bytes)
+    for unit in _UNITS:
+        size /= 1000
+        # 999.6 kB would be said as 1000 kB.
+        if size < 999.5 or unit == _UNITS[-1]:
+            break
+    return f"{size:.1f} {unit}" if size < 9.95 else f"{size:,.0f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """`85 ms`, `1.1 s`, `2 min 5 s`."""
+    if seconds < 0.001:
+        return "less than 1 ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60:,} h {minutes % 60} min"

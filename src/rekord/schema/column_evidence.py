@@ -1,0 +1,548 @@
+"""What the values of one column of rows have in common, and the feature that they fit."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rekord.errors import error
+from rekord.location import Location
+from rekord.schema.base import FLOATS, TENSORS, Feature, Shape
+from rekord.schema.features import Bytes, Float32, Int64, Tensor, Text
+from rekord.schema.messages import refuse, shown
+from rekord.schema.row_adapters import is_missing
+
+_FIRST_LOOK = 1 << 16
+_MOST_KEPT = 1 << 22
+
+
+def float32_loses(values: Any) -> bool:
+    """Whether float32 would make one value of two, make one infinite, or change a whole number."""
+    array = np.asarray(values, np.float64)
+    merging = Merging()
+    merging.add(array)
+    with np.errstate(over="ignore", invalid="ignore"):
+        whole = array == np.floor(array)
+        changed = array.astype(np.float32).astype(np.float64) != array
+    return merging.merges() or bool(np.any(whole & changed & np.isfinite(array)))
+
+
+class Merging:
+    """Distinct float64 values, and whether float32 makes one of two of them, or makes one infinite.
+
+    Beyond four million distinct values no more are kept, and new ones are compared with those only.
+    """
+
+    def __init__(self) -> None:
+        self._kept: npt.NDArray[np.float64] = np.empty(0)
+        self._waiting: list[npt.NDArray[np.float64]] = []
+        self._waiting_values = 0
+        self._found = False
+
+    def add(self, values: Any) -> None:
+        """Look at more values."""
+        if self._found:
+            return
+        array = np.asarray(values, np.float64).ravel()
+        self._waiting.append(array)
+        self._waiting_values += array.size
+        # As many new as old ones, so that all the sorting together is not much more than one.
+        if self._waiting_values >= max(_FIRST_LOOK, self._kept.size):
+            self._look()
+
+    def merges(self) -> bool:
+        """Whether declaring float32 would lose more than digits."""
+        self._look()
+        return self._found
+
+    def _look(self) -> None:
+        if self._found or not self._waiting:
+            return
+        distinct = np.unique(np.concatenate([self._kept, *self._waiting]))
+        self._waiting, self._waiting_values = [], 0
+        distinct = distinct[np.isfinite(distinct)]
+        with np.errstate(over="ignore"):
+            rounded = distinct.astype(np.float32)
+        self._found = bool(np.isinf(rounded).any() or (rounded[1:] == rounded[:-1]).any())
+        if distinct.size <= _MOST_KEPT or not self._kept.size:
+            self._kept = distinct[:_MOST_KEPT]
+
+
+_FAMILIES = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex", "U": "text", "S": "bytes"}
+_PYTHON_SCALARS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (bool, "bool"),
+    (int, "int"),
+    (float, "float"),
+    (complex, "complex"),
+    (str, "text"),
+    ((bytes, bytearray, memoryview), "bytes"),
+)
+_DEEPEST = 32
+
+HOLE = object()
+"""Stands for a None inside a list, since `strange` is None where nothing is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaves:
+    """The elements of a value. `shape` is None where its parts are of different shapes.
+
+    `strange` is an element that no feature holds, and `remedy` what to do about it.
+    """
+
+    families: tuple[str, ...] = ()
+    shape: tuple[int, ...] | None = ()
+    dtype: Any = None  # that NumPy gave the value; Python's own numbers have none
+    ints: tuple[int, int] | None = None  # the least and the greatest
+    digits: int = 0  # binary ones that the longest of them needs
+    reals: tuple[float, float] | None = None  # of finite floats
+    doubles: Any = None  # float64 values
+    strange: Any = None
+    remedy: str = ""
+
+
+def leaves_of(value: Any) -> Leaves:
+    """What one value of a row is made of."""
+    family = _python_family(value)
+    if family is not None:
+        return python_leaves([value], (), (family,))
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _of_array(np.asarray(value))
+    if isinstance(value, (list, tuple)) or _is_sequence(value):
+        return _of_list(value)
+    if hasattr(value, "__array__") and not isinstance(value, (type, os.PathLike)) and not _is_picture(value):
+        try:
+            return _of_array(np.asarray(value.__array__()))
+        except (
+            Exception
+        ):  # a tensor on another device, one that wants its gradient: what it raises is its own
+            return _strange(value)
+    return _strange(value)
+
+
+def _python_family(value: Any) -> str | None:
+    if isinstance(value, np.generic) and not isinstance(value, (np.str_, np.bytes_)):
+        return None  # np.float64 is a float to Python, but knows its dtype
+    return next((family for kind, family in _PYTHON_SCALARS if isinstance(value, kind)), None)
+
+
+def _of_array(array: Any) -> Leaves:
+    dtype = array.dtype
+    if dtype.name == "bfloat16":
+        return Leaves(families=("float",), shape=array.shape, dtype=dtype)
+    if dtype.kind == "O":
+        return _of_list(array.tolist()) if array.ndim else leaves_of(array[()])
+    family = _FAMILIES.get(dtype.kind)
+    if family is None or dtype.name in ("float128", "float96", "complex256", "complex192"):
+        return _strange(array.ravel()[0] if array.size else array, dtype.name)
+    if family in ("text", "bytes"):
+        return Leaves(families=(family,), shape=array.shape)
+    ints = reals = None
+    digits = 0
+    if family == "int" and array.size:
+        ints = int(array.min()), int(array.max())
+        digits = _digits(array)
+    if family == "float":
+        finite = array[np.isfinite(array)]
+        reals = (float(finite.min()), float(finite.max())) if finite.size else None
+    doubles = array if dtype.name == "float64" else None
+    return Leaves(
+        families=(family,),
+        shape=array.shape,
+        dtype=dtype,
+        ints=ints,
+        digits=digits,
+        reals=reals,
+        doubles=doubles,
+    )
+
+
+def _of_list(value: Sequence[Any]) -> Leaves:
+    flat: list[Any] = []
+    shape = _flatten(value, flat, 0)
+    if shape is not None and flat and all(isinstance(part, np.ndarray) for part in flat):
+        shape = (*shape, *flat[0].shape) if len({part.shape for part in flat}) == 1 else None
+        if shape is not None:
+            return _of_array(np.concatenate([part.ravel() for part in flat]).reshape(shape))
+    if shape is None:
+        return Leaves(shape=None)
+    kinds = {type(part): part for part in flat}
+    families = {}
+    for kind, part in kinds.items():
+        family = _python_family(part)
+        if family is None:
+            inner = leaves_of(part) if isinstance(part, np.generic) else _strange(part)
+            if inner.strange is not None:
+                return inner
+            return _of_array(np.asarray(flat).reshape(shape)) if len(kinds) == 1 else _mixed(flat, shape)
+        families[family] = kind
+    return python_leaves(flat, shape, tuple(families))
+
+
+def _mixed(flat: list[Any], shape: tuple[int, ...]) -> Leaves:
+    """NumPy's scalars beside others: as Python's own, which lose no value."""
+    plain = [part.item() if isinstance(part, np.generic) else part for part in flat]
+    strange = [part for part in plain if _python_family(part) is None]
+    if strange:
+        return _strange(strange[0])
+    return python_leaves(plain, shape, tuple(dict.fromkeys(_python_family(part) or "" for part in plain)))
+
+
+def _flatten(value: Sequence[Any], out: list[Any], depth: int) -> tuple[int, ...] | None:
+    """The shape of nested lists, whose elements go to `out`; None where it is uneven."""
+    shape: tuple[int, ...] | None = None
+    for part in value:
+        if isinstance(part, (list, tuple)) or (depth == 0 and _is_sequence(part)):
+            if depth >= _DEEPEST:
+                return None
+            inner = _flatten(part, out, depth + 1)
+        else:
+            inner = ()
+            out.append(part)
+        if inner is None or (shape is not None and inner != shape):
+            return None
+        shape = inner
+    return (len(value), *(shape or ()))
+
+
+def python_leaves(flat: list[Any], shape: tuple[int, ...], families: tuple[str, ...]) -> Leaves:
+    """The elements of a value that are Python's own, of these families."""
+    ints = reals = doubles = None
+    digits = 0
+    if "int" in families:
+        whole = [n for n in flat if isinstance(n, int)]
+        ints = min(whole), max(whole)
+        digits = max([(n // (n & -n)).bit_length() if n else 0 for n in map(abs, whole)])
+    if "float" in families:
+        doubles = [n for n in flat if isinstance(n, float)]
+        finite = [n for n in doubles if isfinite(n)]
+        reals = (min(finite), max(finite)) if finite else None
+    return Leaves(families=families, shape=shape, ints=ints, digits=digits, reals=reals, doubles=doubles)
+
+
+def _digits(whole: Any) -> int:
+    """How many binary digits the longest number has, zeros at its end not counted."""
+    if whole.dtype.kind == "u":
+        magnitudes = whole.astype(np.uint64).ravel()
+    else:
+        bits = whole.astype(np.int64).ravel().view(np.uint64)
+        magnitudes = np.where(bits >> np.uint64(63), ~bits + np.uint64(1), bits)
+    magnitudes = magnitudes[magnitudes > 0]
+    if not magnitudes.size:
+        return 0
+    return int((magnitudes // (magnitudes & (~magnitudes + np.uint64(1)))).max()).bit_length()
+
+
+def _is_sequence(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview))
+
+
+def _is_picture(value: object) -> bool:
+    return type(value).__module__.partition(".")[0] == "PIL"
+
+
+def _strange(value: Any, dtype: str = "") -> Leaves:
+    if value is None:
+        remedy = "leave the hole out of the list, or make the whole value None"
+    elif isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) or dtype.startswith(
+        ("datetime64", "timedelta64")
+    ):
+        remedy = "store seconds as an int, or text: value.isoformat()"
+    elif isinstance(value, decimal.Decimal):
+        remedy = "store it as float(value), as text, or as an int of the smallest unit"
+    elif isinstance(value, (set, frozenset)):
+        remedy = "give it an order: sorted(value)"
+    elif isinstance(value, os.PathLike):
+        remedy = "give the bytes of the file: path.read_bytes(), or declare rk.Image() for the column"
+    elif _is_picture(value):
+        remedy = "give the bytes of the image file, or declare rk.Image(format=…) and give an array"
+    else:
+        remedy = "turn it into numbers, text or bytes first"
+    return Leaves(strange=HOLE if value is None else value, remedy=remedy)
+
+
+_WORDS = {
+    "bool": "bools",
+    "int": "whole numbers",
+    "float": "floats",
+    "complex": "complex numbers",
+    "text": "texts",
+    "bytes": "bytes",
+}
+_PYTHON_KINDS = {"bool": "bool", "int": "int64", "float": "float64", "complex": "complex128"}
+_DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
+_INT64 = (-(2**63), 2**63 - 1)
+_UINT64_MOST = 2**64 - 1
+_SCALARS = {bool: "bool", int: "int", float: "float", str: "text", bytes: "bytes"}
+_RUN_VALUES = 4096
+
+
+class SeenColumn:
+    """What the values of one column have in common so far."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.present = 0
+        self._families: dict[str, int] = {}  # and the row that each was first seen in
+        self._dtypes: dict[str, None] = {}
+        self._shapes: dict[int, list[int | None]] = {}  # by the number of dimensions
+        self._raw = False  # uint8 and uint16 arrays are kept as raw bytes
+        self._empty = False  # an empty list, whose elements could be anything
+        self._ints: tuple[int, int] | None = None
+        self._digits = 0
+        self._reals: tuple[float, float] | None = None
+        self._doubles = Merging()
+        # Scalars of one type that came one after another wait to be looked at together.
+        self._run: list[Any] = []
+        self._run_type: type = type(None)
+        self._run_row = 0
+
+    def add_column(self, values: Any, first_row: int) -> None:
+        """Look at the values of many rows: an array with a row for each, or a list."""
+        if isinstance(values, np.ndarray) and values.dtype.kind in "biuf" and len(values):
+            self.present += len(values)
+            self._end_run()
+            self._note(leaves_of(values), values.shape[1:], first_row)
+            return
+        for row, value in enumerate(values, first_row):
+            self.add(value, row)
+
+    def add(self, value: Any, row: int) -> None:
+        """Look at one value."""
+        if is_missing(value):
+            return
+        self.present += 1
+        kind = type(value)
+        if kind in _SCALARS:
+            if kind is not self._run_type:
+                self._end_run()
+                self._run_type, self._run_row = kind, row
+            if kind is not str and kind is not bytes:  # large ones are not held; their type is all there is
+                self._run.append(value)
+                if len(self._run) >= _RUN_VALUES:
+                    self._look_at_run()
+            return
+        self._end_run()
+        leaves = leaves_of(value)
+        if leaves.strange is not None:
+            raise self._strange(leaves, row)
+        if leaves.shape is None:
+            raise self._uneven(value, row)
+        self._note(leaves, leaves.shape, row)
+
+    def feature(self, rows: int) -> Feature:
+        """The type of the column, now that `rows` rows have been seen."""
+        self._end_run()
+        optional = self.present < rows
+        shape = self._shape()
+        families = set(self._families)
+        if not families:
+            # Never a value, or only empty lists: what it would hold cannot be known.
+            return Bytes(shape=(None,), optional=optional)
+        if families == {"text"}:
+            return Text(shape=shape, optional=optional)
+        if families == {"bytes"}:
+            return Bytes(shape=shape, optional=optional)
+        if families <= {"bool", "int"}:
+            return self._whole_numbers(shape, optional)
+        if families <= {"int", "float"}:
+            return self._numbers(shape, optional)
+        if families <= {"int", "float", "complex"}:
+            return Tensor(self._common_dtype(), shape=shape, optional=optional)
+        raise self._several()
+
+    def evidence(self) -> dict[str, Any]:
+        """What was seen, as JSON holds it."""
+        self._end_run()
+        out: dict[str, Any] = {"present": self.present, "types": list(self._families)}
+        if self._dtypes:
+            out["dtypes"] = list(self._dtypes)
+        spans = [span for span in (self._ints, self._reals) if span is not None]
+        if spans:
+            out |= {"min": min(low for low, _ in spans), "max": max(high for _, high in spans)}
+        return out
+
+    def _end_run(self) -> None:
+        if self._run_type in _SCALARS:
+            self._look_at_run()
+            self._run_type = type(None)
+
+    def _look_at_run(self) -> None:
+        family = _SCALARS[self._run_type]
+        values, self._run = self._run, []
+        if values or family in ("text", "bytes"):
+            self._note(python_leaves(values, (), (family,)), (), self._run_row)
+
+    def _note(self, leaves: Leaves, shape: tuple[int, ...], row: int) -> None:
+        if not leaves.families and shape == (0,):
+            self._empty = True
+            return
+        for family in leaves.families:
+            self._families.setdefault(family, row)
+            name = _PYTHON_KINDS.get(family) if leaves.dtype is None else leaves.dtype.name
+            if name is not None:
+                self._dtypes[name] = None
+        if leaves.dtype is not None and shape and leaves.dtype.name in ("uint8", "uint16"):
+            self._raw = True
+        if leaves.ints is not None:
+            self._ints = least, most = _wider(self._ints, leaves.ints)
+            self._digits = max(self._digits, leaves.digits)
+            self._check_64_bits(least, most)
+        self._reals = _wider(self._reals, leaves.reals)
+        if leaves.doubles is not None:
+            self._doubles.add(leaves.doubles)
+        known = self._shapes.setdefault(len(shape), list(shape))
+        if known != list(shape):
+            self._shapes[len(shape)] = [a if a == b else None for a, b in zip(known, shape, strict=True)]
+
+    def _whole_numbers(self, shape: Shape, optional: bool) -> Feature:
+        name = "bool" if set(self._families) == {"bool"} else self._common_dtype()
+        if self._raw or len(shape) > 1:
+            return Tensor(name, shape=shape, optional=optional)
+        return Int64(shape=shape, dtype=name, optional=optional)
+
+    def _numbers(self, shape: Shape, optional: bool) -> Feature:
+        name = self._common_dtype()
+        if len(shape) > 1:
+            return Tensor(name, shape=shape, optional=optional)
+        merges = self._doubles.merges()
+        self._check_exact("float64" if merges else "float32" if name == "float64" else name)
+        if merges:
+            return Tensor("float64", shape=shape, optional=optional)
+        return Float32(shape=shape, dtype=name if name in FLOATS else "float32", optional=optional)
+
+    def _common_dtype(self) -> str:
+        """The dtype that holds all values: that of the arrays, or Python's own."""
+        names = [name for name in self._dtypes if name in TENSORS and name != "bool"]
+        if len(names) > 1 and "bfloat16" in names:
+            names = ["float32" if name == "bfloat16" else name for name in names]
+        if set(self._families) <= {"bool", "int"}:
+            common = np.result_type(*[np.dtype(name) for name in names])
+            if common.kind in "iu" and common.name not in ("int64", "uint64"):
+                return str(common.name)
+            # int64 beside uint64, or Python's ints: whichever holds the numbers that there are.
+            if names == ["uint64"] or (self._ints is not None and self._ints[1] > _INT64[1]):
+                return "uint64"
+            return "int64"
+        floats = [name for name in names if "int" not in name]
+        if floats == ["bfloat16"]:
+            return "bfloat16"
+        return str(np.result_type(*[np.dtype(name) for name in floats]).name)
+
+    def _check_64_bits(self, least: int, most: int) -> None:
+        if _INT64[0] <= least and (most <= _INT64[1] or (least >= 0 and most <= _UINT64_MOST)):
+            return
+        raise refuse(
+            "S130",
+            f"`{self.name}` has a whole number that 64 bits cannot hold",
+            column=self.name,
+            expected="numbers from -2^63 to 2^63 - 1, or from 0 to 2^64 - 1",
+            found=f"numbers from {shown(least)} to {shown(most)}",
+            do="store it as text: str(number)",
+        )
+
+    def _check_exact(self, dtype: str) -> None:
+        """Whole numbers among floats must survive."""
+        holds = _DIGITS[dtype]
+        if "int" not in self._families or self._digits <= holds:
+            return
+        least, most = self._ints or (0, 0)
+        raise refuse(
+            "S129",
+            f"`{self.name}` has floats, and whole numbers that {dtype} cannot hold beside them",
+            column=self.name,
+            expected=f"whole numbers of at most {holds} binary digits, or no floats",
+            found=f"whole numbers from {least} to {most}, of up to {self._digits} digits",
+            do="make the column all ints or all floats, or declare it in a schema of your own",
+        )
+
+    def _shape(self) -> Shape:
+        if self._empty and not self._shapes:
+            return (None,)
+        if not self._shapes:
+            return ()
+        if self._empty and 0 not in self._shapes:
+            # Of an array of any number of dimensions it says that the first may be 0.
+            for sizes in self._shapes.values():
+                sizes[0] = sizes[0] if sizes[0] == 0 else None
+        if len(self._shapes) > 1 or (self._empty and 0 in self._shapes):
+            dimensions = sorted({*self._shapes, *([1] if self._empty else [])})
+            raise refuse(
+                "S131",
+                f"`{self.name}` has values of different numbers of dimensions",
+                column=self.name,
+                expected="always a scalar, always a list, or always an array of as many dimensions",
+                found=" and ".join([f"{n} dimension" + "s" * (n != 1) for n in dimensions]),
+                do="wrap scalars into lists: [value]",
+            )
+        (sizes,) = self._shapes.values()
+        if len(sizes) == 1 and sizes[0] in (0, None):
+            return (None,)
+        known = math.prod(size for size in sizes if size is not None)
+        if sizes.count(None) > 1 or (None in sizes and known == 0):
+            raise refuse(
+                "S131",
+                f"`{self.name}` has values whose sizes differ in more than one dimension"
+                if known
+                else f"`{self.name}` has values without elements whose sizes differ",
+                column=self.name,
+                expected="at most one dimension that varies" if known else "sizes that can be restored",
+                found=f"shape {tuple(sizes)}",
+                do="pad or crop the values to one size, or store them encoded, as an image or as bytes",
+            )
+        return tuple(sizes)
+
+    def _several(self) -> Exception:
+        (one, _), (other, row) = list(self._families.items())[:2]
+        texts = {one, other} == {"text", "bytes"}
+        return refuse(
+            "S129",
+            f"`{self.name}` has {_WORDS[one]} and {_WORDS[other]}",
+            column=self.name,
+            expected="values of one type in a column",
+            found=f"{_WORDS[other]} first in row {row:,}",
+            do="encode the texts: value.encode()" if texts else "convert them to one type",
+        )
+
+    def _strange(self, leaves: Leaves, row: int) -> Exception:
+        hole = leaves.strange is HOLE
+        what = "None inside a list" if hole else f"a value of type {_type_name(leaves.strange)}"
+        return error(
+            "S130",
+            f"`{self.name}` has {what}",
+            location=Location(feature=self.name, row=row),
+            expected="numbers, bools, texts, bytes, or lists and arrays of them",
+            found=shown(None if hole else leaves.strange),
+            do=leaves.remedy,
+        )
+
+    def _uneven(self, value: Any, row: int) -> Exception:
+        return error(
+            "S131",
+            f"`{self.name}` has a list of parts of different shapes",
+            location=Location(feature=self.name, row=row),
+            expected="parts of one shape: only one dimension of a column may vary",
+            found=shown(value),
+            do="pad the parts to one length, or declare partitions= for ragged values",
+        )
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ in ("builtins", "numpy") else f"{kind.__module__}.{kind.__name__}"
+
+
+def _wider(a: Any, b: Any) -> Any:
+    """The span of two spans, either of which may be none."""
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a[0], b[0]), max(a[1], b[1])

@@ -1,0 +1,468 @@
+"""The feature types: what the values of a column are, and under which record keys they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from rekord.schema.base import (
+    ABSENT,
+    FLOATS,
+    INTEGERS,
+    TENSORS,
+    Feature,
+    Kind,
+    Misfit,
+    Shape,
+    checked_dtype,
+    checked_name,
+    checked_partitions,
+    checked_range,
+    checked_shape,
+    dtype_name,
+    element,
+    fitted,
+    integer,
+    integer_bounds,
+    is_unicode,
+    octets,
+    plain,
+    real,
+    text,
+)
+from rekord.schema.messages import shown
+
+__all__ = ["Boxes", "Bytes", "Float32", "Image", "Int64", "Label", "Mask", "Sparse", "Tensor", "Text"]
+
+_MOST_INDICES = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Int64(Feature):
+    """Whole numbers, stored as int64 and given back as `dtype`; uint64 is stored bit for bit, as TFDS does.
+
+    `range` holds the least and the greatest value allowed, None for an open end. `cast=True` takes floats
+    that are all whole.
+    """
+
+    shape: Shape = ()
+    _: KW_ONLY
+    dtype: Any = "int64"
+    range: tuple[Any, Any] | None = None
+    cast: bool = False
+    partitions: tuple[str, ...] = ()
+
+    _kind: ClassVar[Kind] = "int64"
+
+    def _check_own(self) -> None:
+        self._set("shape", checked_shape(self.shape, "Int64", self.key))
+        self._set("partitions", checked_partitions(self.partitions, self.shape, "Int64", self.key))
+        self._set("dtype", checked_dtype(self.dtype, INTEGERS, "Int64", self.key))
+        limits = integer_bounds(self.dtype)
+        bound = lambda v: int(integer(v, self.dtype))  # noqa: E731
+        self._set("range", checked_range(self.range, limits, bound, "Int64", self.key))
+        self._check_flag("cast", self.cast)
+
+    def _fit(self, value: object) -> Any:
+        return fitted(value, self.shape, bool(self.partitions), self._fit_one)
+
+    def _fit_one(self, value: object) -> int:
+        number = integer(value, self.dtype)
+        if self.range is not None and not self.range[0] <= number <= self.range[1]:
+            raise Misfit(f"a number from {self.range[0]} to {self.range[1]}", value)
+        return number
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Float32(Feature):
+    """Numbers, stored as float32 and given back as `dtype`.
+
+    `range` is meant in the declared dtype: bounds and values are compared after rounding to it. Values round
+    to nearest; `rounding="exact"` refuses what would change.
+    """
+
+    shape: Shape = ()
+    _: KW_ONLY
+    dtype: Any = "float32"
+    range: tuple[Any, Any] | None = None
+    rounding: Literal["nearest", "exact"] = "nearest"
+    partitions: tuple[str, ...] = ()
+
+    _kind: ClassVar[Kind] = "float"
+
+    def _check_own(self) -> None:
+        self._set("shape", checked_shape(self.shape, "Float32", self.key))
+        self._set("partitions", checked_partitions(self.partitions, self.shape, "Float32", self.key))
+        self._set("dtype", checked_dtype(self.dtype, FLOATS, "Float32", self.key))
+        limits = float("-inf"), float("inf")
+        bound = lambda v: real(v, self.dtype, exact=False)  # noqa: E731
+        self._set("range", checked_range(self.range, limits, bound, "Float32", self.key))
+        if self.rounding not in ("nearest", "exact"):
+            raise self._refuse(
+                "S110",
+                f"has rounding={shown(self.rounding)}",
+                expected='rounding="nearest" or rounding="exact"',
+                found=shown(self.rounding),
+                do="choose one of the two",
+            )
+
+    def _fit(self, value: object) -> Any:
+        return fitted(value, self.shape, bool(self.partitions), self._fit_one)
+
+    def _fit_one(self, value: object) -> float:
+        number = real(value, self.dtype, exact=self.rounding == "exact")
+        if self.range is not None and not self.range[0] <= number <= self.range[1]:
+            raise Misfit(f"a number from {self.range[0]} to {self.range[1]}", value)
+        return number
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Bytes(Feature):
+    """Byte strings, stored as they are."""
+
+    shape: Shape = ()
+    _: KW_ONLY
+    partitions: tuple[str, ...] = ()
+
+    def _check_own(self) -> None:
+        self._set("shape", checked_shape(self.shape, "Bytes", self.key))
+        self._set("partitions", checked_partitions(self.partitions, self.shape, "Bytes", self.key))
+
+    @property
+    def dtype(self) -> None:
+        return None
+
+    def _fit(self, value: object) -> Any:
+        return fitted(value, self.shape, bool(self.partitions), octets)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Payload(Bytes):
+    """The whole payload of a record as one byte string, whatever message it is: the only column of its schema.
+
+    For records that are no Examples: ExampleListWithContext, tf.Event, messages of other programs. They are read
+    and copied; their content is not decoded.
+    """
+
+    def _check_own(self) -> None:
+        Bytes._check_own(self)
+        given = self.declared()
+        if given:
+            name = next(iter(given))
+            raise self._refuse(
+                "S144",
+                f"is given {name}=",
+                expected="Payload(): a payload is one byte string, and every record has one",
+                found=f"{name}={shown(given[name])}",
+                do=f"leave {name}= out",
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Text(Feature):
+    """Texts, stored as UTF-8."""
+
+    shape: Shape = ()
+    _: KW_ONLY
+    partitions: tuple[str, ...] = ()
+
+    def _check_own(self) -> None:
+        self._set("shape", checked_shape(self.shape, "Text", self.key))
+        self._set("partitions", checked_partitions(self.partitions, self.shape, "Text", self.key))
+
+    @property
+    def dtype(self) -> None:
+        return None
+
+    def _fit(self, value: object) -> Any:
+        return fitted(value, self.shape, bool(self.partitions), text)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
+class Label(Feature):
+    """A class, stored as its id from 0 to `count` - 1. A row may give the id, or the name if there are names.
+
+    `Label(["cat", "dog"])` or `Label(10)`; `shape=(None,)` for several classes at once.
+    """
+
+    names: tuple[str, ...] | None = None
+    count: int = 0
+    shape: Shape = ()
+
+    _kind: ClassVar[Kind] = "int64"
+    _first: ClassVar[tuple[str, ...]] = ("names", "count")
+
+    def __init__(
+        self,
+        classes: Sequence[str] | int | None = None,
+        /,
+        *,
+        names: Sequence[str] | None = None,
+        count: int | None = None,
+        shape: Shape = (),
+        key: str | None = None,
+        optional: bool = False,
+        default: Any = ABSENT,
+    ) -> None:
+        for name, value in (("key", key), ("optional", optional), ("default", default)):
+            self._set(name, value)
+        if classes is not None:
+            if isinstance(plain(classes), int):
+                count = classes if count is None else count  # type: ignore[assignment]
+            elif names is None:
+                names = classes  # type: ignore[assignment]
+        self._set("names", names)
+        self._set("count", count)
+        self._set("shape", shape)
+        self.__post_init__()
+
+    def _check_own(self) -> None:
+        if self.names is not None:
+            self._set("names", self._checked_names(self.names))
+        self._set("count", self._checked_count(self.count))
+        self._set("shape", checked_shape(self.shape, "Label", self.key))
+        checked_partitions((), self.shape, "Label", self.key)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype("<i8")
+
+    def declared(self) -> dict[str, Any]:
+        """The fields that were given; the number of names says itself."""
+        fields = Feature.declared(self)
+        if self.names is not None:
+            del fields["count"]
+        return fields
+
+    def id_of(self, name: str) -> int | None:
+        """The id of a class by its name, None where there is no such name."""
+        return self.names.index(name) if self.names is not None and name in self.names else None
+
+    def _checked_names(self, names: object) -> tuple[str, ...]:
+        if isinstance(names, np.ndarray):
+            names = names.tolist()
+        if not isinstance(names, (list, tuple)):
+            raise self._refuse_names("a list of names, or the number of classes", shown(names))
+        for name in names:
+            if not isinstance(name, str) or not name or not is_unicode(name):
+                raise self._refuse_names("names that are texts of at least one character", shown(name))
+        if len(set(names)) < len(names):
+            twice = next(name for i, name in enumerate(names) if name in names[:i])
+            raise self._refuse_names("each name once: a name must lead to one id", f"{shown(twice)} twice")
+        return tuple([str(name) for name in names])
+
+    def _checked_count(self, count: object) -> int:
+        known = None if self.names is None else len(self.names)
+        count = known if count is None else plain(count)
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_INDICES:
+            raise self._refuse_names("at least one class", "none" if count in (None, 0) else shown(count))
+        if known is not None and known != count:
+            raise self._refuse_names(f"as many names as classes: {count}", f"{known} names")
+        return count
+
+    def _refuse_names(self, expected: str, found: str) -> Exception:
+        return self._refuse(
+            "S108",
+            "has classes that cannot be told apart",
+            expected=expected,
+            found=found,
+            do='Label(["cat", "dog"]), or Label(10) for classes without names',
+        )
+
+    def _fit(self, value: object) -> Any:
+        return fitted(value, self.shape, False, self._fit_one)
+
+    def _fit_one(self, value: object) -> int:
+        number = self.id_of(value) if isinstance(value, str) else integer(value, self.dtype)
+        if number is None or not 0 <= number < self.count:
+            raise Misfit(f"a class name, or an id from 0 to {self.count - 1}", value)
+        return number
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Tensor(Feature):
+    """An array of any fixed-width dtype, stored as its raw little-endian bytes in one byte string."""
+
+    dtype: Any
+    shape: Shape = ()
+
+    _first: ClassVar[tuple[str, ...]] = ("dtype",)
+    _stored_as_list: ClassVar[bool] = False
+
+    def _check_own(self) -> None:
+        self._set("dtype", checked_dtype(self.dtype, TENSORS, "Tensor", self.key))
+        self._set("shape", checked_shape(self.shape, "Tensor", self.key))
+        checked_partitions((), self.shape, "Tensor", self.key)
+
+    def _fit(self, value: object) -> Any:
+        return fitted(value, self.shape, False, lambda one: element(one, self.dtype))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Sparse(Feature):
+    """A vector of `size` that is mostly zero, stored under two keys: `<k>/indices` and `<k>/values`.
+
+    `index_key` and `value_key` name other keys, for data that was written elsewhere. A default is the pair
+    (indices, values), indices ascending.
+    """
+
+    dtype: Any
+    size: int
+    _: KW_ONLY
+    index_key: str | None = None
+    value_key: str | None = None
+
+    _first: ClassVar[tuple[str, ...]] = ("dtype",)
+
+    def _check_own(self) -> None:
+        allowed = (*INTEGERS, *FLOATS)
+        self._set("dtype", checked_dtype(self.dtype, allowed, "Sparse", self.key))
+        self._set("size", self._checked_whole("size", self.size, 1, _MOST_INDICES))
+        for name in ("index_key", "value_key"):
+            if getattr(self, name) is not None:
+                checked_name(getattr(self, name), f"the {name} of a Sparse")
+
+    @property
+    def kind(self) -> Kind:
+        return "float" if dtype_name(self.dtype) in FLOATS else "int64"
+
+    @property
+    def shape(self) -> Shape:
+        return (self.size,)
+
+    def record_keys(self, column: str) -> tuple[str, ...]:
+        """The key of the indices, then the key of the values."""
+        stem = self.key or column
+        return self.index_key or f"{stem}/indices", self.value_key or f"{stem}/values"
+
+    def record_kinds(self) -> tuple[Kind, ...]:
+        return "int64", self.kind
+
+    def default_value(self) -> Any:
+        """The default as two arrays: indices and values."""
+        indices, values = self.default
+        return np.array(indices, np.int64), np.array(values, self.dtype)
+
+    def _fit(self, value: object) -> Any:
+        if not isinstance(value, (list, tuple)) or len(value) != 2:
+            raise Misfit("a pair (indices, values)", value)
+        index_type = np.dtype("<i8")
+        indices = fitted(value[0], (None,), False, lambda one: integer(one, index_type))
+        values = fitted(value[1], (None,), False, lambda one: element(one, self.dtype))
+        ascending = all(a < b for a, b in pairwise(indices))
+        if len(indices) != len(values) or not ascending or not all(0 <= i < self.size for i in indices):
+            raise Misfit(f"as many values as indices, the indices ascending from 0 to {self.size - 1}", value)
+        return indices, values
+
+
+BOX_SIDES = ("xmin", "ymin", "xmax", "ymax")
+_MOST_CLASSES = 2**16  # what a 16-bit PNG can tell apart
+_FORMATS = ("jpeg", "png", "gif", "bmp", "webp")
+_LOSSY = ("jpeg", "webp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class _Encoded(Feature):
+    """An encoded picture in one byte string."""
+
+    _stored_as_list: ClassVar[bool] = False
+
+    @property
+    def shape(self) -> Shape:
+        return ()
+
+    @property
+    def dtype(self) -> None:
+        return None
+
+    def _fit(self, value: object) -> Any:
+        encoded = octets(value)
+        if not encoded:
+            raise Misfit("the bytes of an encoded picture", value)
+        return encoded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Image(_Encoded):
+    """An encoded image. `quality` is needed where arrays are to be written as JPEG."""
+
+    format: str | None = None
+    quality: int | None = None
+    channels: int | None = None
+
+    def _check_own(self) -> None:
+        if self.format is not None:
+            name = self.format.lower() if isinstance(self.format, str) else self.format
+            self._set("format", "jpeg" if name == "jpg" else name)
+            if self.format not in _FORMATS:
+                raise self._refuse(
+                    "S110",
+                    f"has format={shown(name)}",
+                    expected="one of " + ", ".join(_FORMATS) + ", or None for any",
+                    found=shown(name),
+                    do='format="jpeg"',
+                )
+        if self.quality is not None:
+            self._set("quality", self._checked_whole("quality", self.quality, 1, 100))
+            if self.format not in _LOSSY:
+                raise self._refuse(
+                    "S110",
+                    "has a quality, but no format that knows one",
+                    expected="quality= beside " + " or ".join([f'format="{name}"' for name in _LOSSY]),
+                    found=f"format={self.format!r}, quality={self.quality}",
+                    do='format="jpeg", or drop quality=',
+                )
+        if self.channels is not None:
+            self._set("channels", self._checked_whole("channels", self.channels, 1, 4))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Mask(_Encoded):
+    """A single-channel PNG of class ids from 0 to `classes` - 1, and `ignore` where a pixel has no class.
+
+    It belongs to the Image column `of`, or to the only Image of the schema.
+    """
+
+    classes: int
+    ignore: int | None = None
+    of: str | None = None
+
+    def _check_own(self) -> None:
+        self._set("classes", self._checked_whole("classes", self.classes, 1, _MOST_CLASSES))
+        if self.ignore is not None:
+            self._set("ignore", self._checked_whole("ignore", self.ignore, 0, _MOST_CLASSES - 1))
+        if self.of is not None:
+            checked_name(self.of, "the Image column that a Mask is `of`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Boxes(Feature):
+    """Boxes as an (n, 4) array of xmin, ymin, xmax, ymax, stored under the four keys of TFOD.
+
+    `key` is what the four keys have in common, "image/object/bbox" where it is None.
+    """
+
+    _kind: ClassVar[Kind] = "float"
+
+    @property
+    def shape(self) -> Shape:
+        return (None, 4)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype("<f4")
+
+    def record_keys(self, column: str) -> tuple[str, ...]:
+        """The keys of xmin, ymin, xmax, ymax, in the order of the value's columns."""
+        stem = self.key or "image/object/bbox"
+        return tuple([f"{stem}/{side}" for side in BOX_SIDES])
+
+    def record_kinds(self) -> tuple[Kind, ...]:
+        return "float", "float", "float", "float"
+
+    def _fit(self, value: object) -> Any:
+        return fitted(value, self.shape, False, lambda one: real(one, self.dtype, exact=False))

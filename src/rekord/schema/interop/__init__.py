@@ -1,0 +1,1 @@
+"""Schemas in the forms of other tools: tf.io specs, TFX, TFDS, label maps."""

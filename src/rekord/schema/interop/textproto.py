@@ -1,0 +1,295 @@
+"""Protobuf's text format, without its schemas: a reader and a printer of nested fields.
+
+    name: value             a scalar: number, "text" or 'text' (adjacent ones are joined), or a bare word
+    name { ... }            a message; also name: { ... } and name < ... >
+    name: [a, b]            a repeated field in one go; messages too
+    [some.extension]: ...   an extension, and [host/type] { ... } for Any: kept under the bracketed name
+    # to the end of line    a comment
+Fields may be followed by a comma or a semicolon.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NoReturn, TypeAlias
+
+from rekord.schema.messages import refuse, shown
+
+_MOST_NESTED = 100  # protobuf's own limit for messages inside messages
+_CLOSING = {"{": "}", "<": ">"}
+
+_TOKEN = re.compile(
+    r"""
+      (?P<space>  [\s\0]+ | \#[^\n]* )
+    | (?P<text>   "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' )
+    | (?P<number> -?\s*(?:0[xX][0-9a-fA-F]+ | (?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?[fF]?) (?![\w.]) )
+    | (?P<word>   -?\s*[A-Za-z_]\w* )
+    | (?P<mark>   [{}<>\[\]:,;./] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(
+    r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
+)
+_LETTERS = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, "'": 39, '"': 34, "?": 63}
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A bare word: the name of an enum's value, true, false, inf or nan."""
+
+    name: str
+
+
+Scalar: TypeAlias = "bytes | int | float | Word"
+
+
+@dataclass(slots=True)
+class Message:
+    """Fields in the order of the text; a repeated field appears as often as it is repeated."""
+
+    fields: list[tuple[str, Scalar | Message]] = field(default_factory=list)
+
+    def add(self, name: str, value: Scalar | Message | str | bool) -> None:
+        """Append a field; a str stands for its UTF-8 bytes."""
+        if isinstance(value, str):
+            value = value.encode("utf-8")
+        self.fields.append((name, Word("true" if value else "false") if isinstance(value, bool) else value))
+
+    def all(self, name: str) -> list[Scalar | Message]:
+        """Every value of a field."""
+        return [value for key, value in self.fields if key == name]
+
+    def messages(self, name: str) -> Iterator[Message]:
+        """Every value of a field, if it is a message."""
+        return (value for value in self.all(name) if isinstance(value, Message))
+
+    def message(self, name: str) -> Message | None:
+        """The fields of a single message: protobuf merges where it is given more than once."""
+        found = list(self.messages(name))
+        return Message([one for part in found for one in part.fields]) if found else None
+
+    def text(self, name: str, usual: str = "") -> str:
+        """A text, `usual` where it is not given."""
+        last = self._last(name)
+        return last.decode("utf-8", "surrogateescape") if isinstance(last, bytes) else usual
+
+    def number(self, name: str) -> float | int | None:
+        """A number, None where it is not given; `inf` and `nan` are numbers too."""
+        last = self._last(name)
+        if isinstance(last, Word):
+            word = last.name.lower().replace("infinity", "inf")
+            return float(word) if word in ("inf", "-inf", "nan", "-nan") else None
+        return last if isinstance(last, (int, float)) else None
+
+    def word(self, name: str, numbers: dict[int, str]) -> str | None:
+        """The name of an enum's value, which may be given by its number."""
+        last = self._last(name)
+        if isinstance(last, Word):
+            return last.name
+        return numbers.get(last, str(last)) if isinstance(last, int) else None
+
+    def flag(self, name: str) -> bool:
+        """A bool, False where it is not given."""
+        last = self._last(name)
+        return (
+            last == 1
+            if isinstance(last, int)
+            else isinstance(last, Word) and last.name in ("true", "True", "t")
+        )
+
+    def _last(self, name: str) -> Scalar | Message | None:
+        found = self.all(name)
+        return found[-1] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    offset: int
+
+
+def parse(text: str) -> Message:
+    """The fields of a text. Fields that nobody knows are read like all others."""
+    return _Reader(text).read()
+
+
+class _Reader:
+    """Walks the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        self.source = text
+        self.tokens = list(self._scan())
+        self.at = 0
+
+    def _scan(self) -> Iterator[_Token]:
+        offset = 0
+        while offset < len(self.source):
+            match = _TOKEN.match(self.source, offset)
+            if match is None:
+                self.fail(offset, "a field, a value or a bracket", shown(self.source[offset : offset + 10]))
+            kind = match.lastgroup or ""
+            if kind != "space":
+                yield _Token(kind, match.group(), offset)
+            offset = match.end()
+        yield _Token("end", "", offset)
+
+    def read(self) -> Message:
+        message = Message()
+        self.fields(message, "", 0)
+        return message
+
+    def fields(self, message: Message, closing: str, depth: int) -> None:
+        while True:
+            token = self.next()
+            if token.text == closing and token.kind in ("mark", "end"):
+                return
+            name = self.name(token)
+            if self.peek() == ":":
+                self.next()
+                bracketed = self.peek() == "["
+            else:
+                bracketed = False
+                if self.peek() not in _CLOSING:
+                    self.fail(
+                        self.tokens[self.at].offset, "`:` or `{` after a field's name", shown(self.peek())
+                    )
+            self.values(message, name, bracketed, depth)
+            if self.peek() in (",", ";"):
+                self.next()
+
+    def name(self, token: _Token) -> str:
+        if token.kind == "word" and not token.text.startswith("-"):
+            return token.text
+        if token.text != "[" or token.kind != "mark":
+            self.fail(token.offset, "the name of a field", _met(token))
+        parts = []
+        while self.peek() != "]":
+            part = self.next()
+            if part.kind == "end" or part.text in ("{", "}", "<", ">", ":"):
+                self.fail(part.offset, "`]` after the name of an extension", _met(part))
+            parts.append(part.text)
+        self.next()
+        return "[" + "".join(parts) + "]"
+
+    def values(self, message: Message, name: str, bracketed: bool, depth: int) -> None:
+        if not bracketed:
+            message.fields.append((name, self.value(depth)))
+            return
+        self.next()
+        if self.peek() == "]":
+            self.next()
+            return
+        while True:
+            message.fields.append((name, self.value(depth)))
+            token = self.next()
+            if token.text == "]":
+                return
+            if token.text != ",":
+                self.fail(token.offset, "`,` or `]` in a list", shown(token.text))
+
+    def value(self, depth: int) -> Scalar | Message:
+        token = self.next()
+        if token.kind == "mark" and token.text in _CLOSING:
+            if depth == _MOST_NESTED:
+                self.fail(token.offset, f"at most {_MOST_NESTED} messages inside each other", "more")
+            inner = Message()
+            self.fields(inner, _CLOSING[token.text], depth + 1)
+            return inner
+        if token.kind == "text":
+            joined = self.unquoted(token)
+            while self.tokens[self.at].kind == "text":
+                joined += self.unquoted(self.next())
+            return joined
+        if token.kind == "number":
+            return self.number(token)
+        if token.kind != "word":
+            self.fail(token.offset, "a value", _met(token))
+        return Word("".join(token.text.split()))
+
+    def number(self, token: _Token) -> int | float:
+        digits = "".join(token.text.split())
+        bare = digits.lstrip("-")
+        try:
+            if bare[:2].lower() == "0x":
+                return int(digits, 16)
+            if bare.isdigit():
+                return int(digits, 8 if len(bare) > 1 and bare.startswith("0") else 10)
+            return float(digits.rstrip("fF"))
+        except ValueError:
+            self.fail(token.offset, "a number", shown(digits))
+
+    def unquoted(self, token: _Token) -> bytes:
+        body = token.text[1:-1]
+        result = bytearray()
+        end = 0
+        for match in _ESCAPE.finditer(body):
+            result += body[end : match.start()].encode("utf-8", "surrogatepass")
+            octal, byte, short, long, letter = match.groups()
+            point = int(short or long or "0", 16)
+            if octal:
+                result.append(int(octal, 8) & 0xFF)
+            elif byte:
+                result.append(int(byte, 16))
+            elif letter is not None and letter in _LETTERS:
+                result.append(_LETTERS[letter])
+            elif letter is not None or point > 0x10FFFF or 0xD800 <= point < 0xE000:
+                self.fail(token.offset, "an escape that protobuf knows", shown(match.group()))
+            else:
+                result += chr(point).encode("utf-8")
+            end = match.end()
+        return bytes(result + body[end:].encode("utf-8", "surrogatepass"))
+
+    def next(self) -> _Token:
+        token = self.tokens[self.at]
+        self.at = min(self.at + 1, len(self.tokens) - 1)
+        return token
+
+    def peek(self) -> str:
+        """The bracket or mark that comes next, nothing where something else does."""
+        token = self.tokens[self.at]
+        return token.text if token.kind == "mark" else ""
+
+    def fail(self, offset: int, expected: str, found: str) -> NoReturn:
+        line = self.source.count("\n", 0, offset) + 1
+        column = offset - (self.source.rfind("\n", 0, offset) + 1) + 1
+        raise refuse(
+            "S122",
+            f"the text of a schema cannot be parsed at line {line}, column {column}",
+            expected=expected,
+            found=found,
+            do=f"look at line {line}",
+        )
+
+
+def _met(token: _Token) -> str:
+    return shown(token.text) if token.kind != "end" else "the end of the text"
+
+
+def printed(message: Message, indent: str = "") -> str:
+    """The text of a message, one field a line."""
+    lines = []
+    for name, value in message.fields:
+        if isinstance(value, Message):
+            inner = printed(value, indent + "  ")
+            lines.append(f"{indent}{name} {{\n{inner}{indent}}}\n" if inner else f"{indent}{name} {{}}\n")
+        else:
+            lines.append(f"{indent}{name}: {_scalar(value)}\n")
+    return "".join(lines)
+
+
+def _scalar(value: Scalar) -> str:
+    if isinstance(value, Word):
+        return value.name
+    if isinstance(value, bytes):
+        return '"' + "".join([_escaped(byte) for byte in value]) + '"'
+    return repr(value)
+
+
+def _escaped(byte: int) -> str:
+    if byte in (34, 92):
+        return "\\" + chr(byte)
+    return chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"

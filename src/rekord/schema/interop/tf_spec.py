@@ -1,0 +1,601 @@
+"""Schemas as tf.io feature specs, and the other way round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from rekord.errors import RekordError, error, located
+from rekord.schema.base import ABSENT, Feature, checked_name
+from rekord.schema.features import Boxes, Bytes, Float32, Int64, Sparse, Tensor, Text
+from rekord.schema.messages import not_examples, refuse, shown
+from rekord.schema.schema import Schema
+
+Dtype: TypeAlias = Literal["int64", "float32", "string"]
+PartitionKind: TypeAlias = Literal[
+    "RowSplits", "RowLengths", "RowStarts", "RowLimits", "ValueRowIds", "UniformRowLength"
+]
+
+DTYPES: tuple[Dtype, ...] = ("int64", "float32", "string")
+CLASSES = ("FixedLenFeature", "VarLenFeature", "FixedLenSequenceFeature", "SparseFeature", "RaggedFeature")
+PARTITIONS: tuple[PartitionKind, ...] = (
+    "RowSplits",
+    "RowLengths",
+    "RowStarts",
+    "RowLimits",
+    "ValueRowIds",
+    "UniformRowLength",
+)
+
+_SPEC_TYPES: dict[str, Dtype] = {"int64": "int64", "float": "float32", "bytes": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class FixedLen:
+    """tf.io.FixedLenFeature. The default is plain Python, nested tuples in the shape; None is no default."""
+
+    shape: tuple[int, ...]
+    dtype: Dtype
+    default: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class VarLen:
+    """tf.io.VarLenFeature."""
+
+    dtype: Dtype
+
+
+@dataclass(frozen=True, slots=True)
+class FixedLenSequence:
+    """tf.io.FixedLenSequenceFeature. `shape` is that of one step; the default only pads a batch."""
+
+    shape: tuple[int, ...]
+    dtype: Dtype
+    allow_missing: bool = False
+    default: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class SparseSpec:
+    """tf.io.SparseFeature: an index key and a size for each dimension."""
+
+    index_keys: tuple[str, ...]
+    value_key: str
+    dtype: Dtype
+    size: tuple[int, ...]
+    already_sorted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One of RaggedFeature's partitions: `key` holds it, or `length` is the same for every row."""
+
+    kind: PartitionKind
+    key: str | None = None
+    length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RaggedSpec:
+    """tf.io.RaggedFeature, its partitions outermost first; without a `value_key` it is the feature's name."""
+
+    dtype: Dtype
+    value_key: str | None = None
+    partitions: tuple[Partition, ...] = ()
+    row_splits_dtype: Literal["int32", "int64"] = "int32"
+    validate: bool = False
+
+
+SpecFeature: TypeAlias = "FixedLen | VarLen | FixedLenSequence | SparseSpec | RaggedSpec"
+Spec: TypeAlias = "Mapping[str, SpecFeature]"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceSpec:
+    """What the parsers of SequenceExamples take: a spec of the context, and one of the steps."""
+
+    context: Spec = field(default_factory=dict)
+    steps: Spec = field(default_factory=dict)
+
+
+def record_keys(name: str, feature: SpecFeature) -> dict[str, Dtype]:
+    """The keys of the record that a feature reads, and the type that it reads each as."""
+    if isinstance(feature, SparseSpec):
+        indices: dict[str, Dtype] = dict.fromkeys(feature.index_keys, "int64")
+        return {**indices, feature.value_key: feature.dtype}
+    if isinstance(feature, RaggedSpec):
+        lengths: dict[str, Dtype] = {part.key: "int64" for part in feature.partitions if part.key is not None}
+        return {feature.value_key or name: feature.dtype, **lengths}
+    return {name: feature.dtype}
+
+
+def spec_of_schema(schema: Schema) -> Spec | SequenceSpec:
+    """What tf.io's parsers would take for a schema; `Schema.to_tf_spec` gives the same as TensorFlow's objects.
+
+    The keys of the spec are record keys: TensorFlow has no other name for a column of fixed shape.
+    """
+    if schema.kind == "bytes":
+        raise not_examples("a spec of tf.io")
+    context: dict[str, SpecFeature] = {}
+    for column, feature in schema.context.items():
+        _add(context, column, _context_spec(column, feature, in_sequence=schema.is_sequence))
+    if not schema.is_sequence:
+        return context
+    steps: dict[str, SpecFeature] = {}
+    for column, feature in schema.steps.items():
+        _add(steps, column, _step_spec(column, feature))
+    return SequenceSpec(context, steps)
+
+
+def _add(spec: dict[str, SpecFeature], column: str, entries: Mapping[str, SpecFeature]) -> None:
+    # Record keys are never shared, but the name of a SparseFeature is no record key.
+    for key, entry in entries.items():
+        if key in spec:
+            raise _no_spec(column, f"`{key}` for two columns", "a key of its own in the spec")
+        spec[key] = entry
+
+
+def _context_spec(column: str, feature: Feature, *, in_sequence: bool) -> Mapping[str, SpecFeature]:
+    dtype = _SPEC_TYPES[feature.kind]
+    if isinstance(feature, Sparse):
+        if in_sequence:
+            raise _no_spec(column, "Sparse in a SequenceExample", "SparseFeature is for Examples only")
+        _refuse_default(column, feature, ((), ()))
+        index_key, value_key = feature.record_keys(column)
+        return {feature.key or column: SparseSpec((index_key,), value_key, dtype, (feature.size,))}
+    if isinstance(feature, Boxes):
+        _refuse_default(column, feature, ())
+        return {key: RaggedSpec(dtype) for key in feature.record_keys(column)}
+    key = feature.key or column
+    if feature.optional and (feature.shape == (None,) or not feature.variable or isinstance(feature, Tensor)):
+        return {key: VarLen(dtype)}
+    if isinstance(feature, Tensor):
+        default = feature.default_value().tobytes() if feature.has_default else None
+        return {key: FixedLen((), dtype, default)}
+    if feature.variable:
+        _refuse_default(column, feature, ())
+        return {key: _ragged(column, feature, dtype)}
+    return {key: FixedLen(_known(feature), dtype, _stored(feature) if feature.has_default else None)}
+
+
+def _step_spec(column: str, feature: Feature) -> Mapping[str, SpecFeature]:
+    dtype = _SPEC_TYPES[feature.kind]
+    if isinstance(feature, Sparse):
+        raise _no_spec(
+            column, "Sparse in the steps of a SequenceExample", "SparseFeature is for Examples only"
+        )
+    if isinstance(feature, Boxes):
+        return {key: RaggedSpec(dtype) for key in feature.record_keys(column)}
+    key = feature.key or column
+    if feature.variable and not isinstance(feature, Tensor):
+        if feature.optional and feature.shape == (None,):
+            return {key: VarLen(dtype)}
+        return {key: _ragged(column, feature, dtype)}
+    shape = () if isinstance(feature, Tensor) else _known(feature)
+    return {key: FixedLenSequence(shape, dtype, allow_missing=feature.optional)}
+
+
+def _ragged(column: str, feature: Feature, dtype: Dtype) -> RaggedSpec:
+    if feature.shape[0] is not None:
+        raise _no_spec(
+            column, f"shape {feature.shape}", "only the outermost dimension may vary in a RaggedFeature"
+        )
+    lengths = [Partition("RowLengths", key=key) for key in feature.record_keys(column)[1:]]
+    uniform = [Partition("UniformRowLength", length=size) for size in feature.shape[1 + len(lengths) :]]
+    return RaggedSpec(dtype, partitions=(*lengths, *uniform))
+
+
+def _known(feature: Feature) -> tuple[int, ...]:
+    return tuple([size for size in feature.shape if size is not None])
+
+
+def _refuse_default(column: str, feature: Feature, empty: Any) -> None:
+    if feature.has_default and feature.default != empty:
+        why = "TensorFlow reads an absent list of varying length as empty"
+        raise _no_spec(column, f"default {shown(feature.default)}", why)
+
+
+def _no_spec(column: str, found: str, expected: str) -> RekordError:
+    return refuse(
+        "S121",
+        f"`{column}` has no tf.io spec",
+        column=column,
+        expected=expected,
+        found=found,
+        do="leave the column out of the schema that becomes a spec, or read it with rekord",
+    )
+
+
+def _stored(feature: Feature) -> Any:
+    """A default as the record's list would hold it, in the shape of the feature."""
+    if isinstance(feature, Text):
+        return _encoded(feature.default)
+    if feature.kind == "int64":
+        # Through the declared dtype first: uint64 is stored bit for bit.
+        numbers = np.array(feature.default, feature.dtype)
+        bits = numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers.astype(np.int64)
+        return nested(bits.tolist())
+    return feature.default
+
+
+def _encoded(value: Any) -> Any:
+    return tuple([_encoded(part) for part in value]) if isinstance(value, tuple) else value.encode("utf-8")
+
+
+def nested(value: Any) -> Any:
+    """Lists in lists as tuples in tuples, the one form in which a spec keeps a default."""
+    return tuple([nested(part) for part in value]) if isinstance(value, (list, tuple)) else value
+
+
+def to_source(spec: Spec | SequenceSpec) -> str:
+    """The Python text of a spec; for a sequence that of the pair (context spec, sequence spec)."""
+    if isinstance(spec, SequenceSpec):
+        return f"(\n{_indented(_dict_source(spec.context))},\n{_indented(_dict_source(spec.steps))},\n)"
+    return _dict_source(spec)
+
+
+def feature_source(feature: SpecFeature) -> str:
+    """The Python text of one feature: `tf.io.FixedLenFeature([], tf.int64)`."""
+    dtype = f"tf.{feature.dtype}"
+    if isinstance(feature, FixedLen):
+        default = "" if feature.default is None else f", default_value={_written(feature.default)}"
+        return f"tf.io.FixedLenFeature({_written(feature.shape)}, {dtype}{default})"
+    if isinstance(feature, VarLen):
+        return f"tf.io.VarLenFeature({dtype})"
+    if isinstance(feature, FixedLenSequence):
+        missing = ", allow_missing=True" if feature.allow_missing else ""
+        default = "" if feature.default is None else f", default_value={_written(feature.default)}"
+        return f"tf.io.FixedLenSequenceFeature({_written(feature.shape)}, {dtype}{missing}{default})"
+    if isinstance(feature, SparseSpec):
+        several = len(feature.index_keys) != 1
+        index = _written(feature.index_keys if several else feature.index_keys[0])
+        size = _written(feature.size if several else feature.size[0])
+        is_sorted = ", already_sorted=True" if feature.already_sorted else ""
+        return f"tf.io.SparseFeature({index}, {_written(feature.value_key)}, {dtype}, {size}{is_sorted})"
+    parts = [dtype]
+    if feature.value_key is not None:
+        parts.append(f"value_key={_written(feature.value_key)}")
+    if feature.partitions:
+        inner = ", ".join([_partition_source(each) for each in feature.partitions])
+        parts.append(f"partitions=[{inner}]")
+    if feature.row_splits_dtype != "int32":
+        parts.append(f"row_splits_dtype=tf.{feature.row_splits_dtype}")
+    if feature.validate:
+        parts.append("validate=True")
+    return f"tf.io.RaggedFeature({', '.join(parts)})"
+
+
+def _partition_source(partition: Partition) -> str:
+    argument = partition.length if partition.key is None else partition.key
+    return f"tf.io.RaggedFeature.{partition.kind}({_written(argument)})"
+
+
+def _dict_source(spec: Spec) -> str:
+    lines = [f"    {_written(name)}: {feature_source(feature)},\n" for name, feature in spec.items()]
+    return "{\n" + "".join(lines) + "}" if lines else "{}"
+
+
+def _indented(text: str) -> str:
+    # Only whole lines: a newline inside a name is written as \n, so that no line is part of a text.
+    return "\n".join([f"    {line}" for line in text.split("\n")])
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join([_written(part) for part in value])}]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    text = repr(value)
+    # Double quotes, as most people's code has them, where that changes nothing else.
+    if isinstance(value, str) and text[0] == "'" and '"' not in text and "\\'" not in text:
+        return f'"{text[1:-1]}"'
+    return text
+
+
+_TYPES: dict[Dtype, type[Int64] | type[Float32] | type[Bytes]] = {
+    "int64": Int64,
+    "float32": Float32,
+    "string": Bytes,
+}
+
+
+def to_tf_spec(schema: Schema) -> Any:
+    """What tf.io's parsers take; for a sequence the pair (context spec, sequence spec)."""
+    tf = _tensorflow("to_tf_spec")
+    spec = spec_of_schema(schema)
+    if isinstance(spec, SequenceSpec):
+        return _tf_dict(tf, spec.context), _tf_dict(tf, spec.steps)
+    return _tf_dict(tf, spec)
+
+
+def _tf_dict(tf: Any, spec: Spec) -> dict[str, Any]:
+    return {name: _tf_feature(tf, feature) for name, feature in spec.items()}
+
+
+def _tf_feature(tf: Any, feature: SpecFeature) -> Any:
+    dtype = getattr(tf, feature.dtype)
+    if isinstance(feature, FixedLen):
+        return tf.io.FixedLenFeature(list(feature.shape), dtype, _listed(feature.default))
+    if isinstance(feature, VarLen):
+        return tf.io.VarLenFeature(dtype)
+    if isinstance(feature, FixedLenSequence):
+        default = _listed(feature.default)
+        return tf.io.FixedLenSequenceFeature(list(feature.shape), dtype, feature.allow_missing, default)
+    if isinstance(feature, SparseSpec):
+        several = len(feature.index_keys) != 1
+        index_key = list(feature.index_keys) if several else feature.index_keys[0]
+        size = list(feature.size) if several else feature.size[0]
+        return tf.io.SparseFeature(index_key, feature.value_key, dtype, size, feature.already_sorted)
+    kinds = tf.io.RaggedFeature
+    return kinds(
+        dtype,
+        value_key=feature.value_key,
+        partitions=[
+            getattr(kinds, part.kind)(part.length if part.key is None else part.key)
+            for part in feature.partitions
+        ],
+        row_splits_dtype=getattr(tf, feature.row_splits_dtype),
+        validate=feature.validate,
+    )
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(part) for part in value] if isinstance(value, tuple) else value
+
+
+def from_tf_spec(spec: Any) -> Schema:
+    """The schema of a tf.io spec: a dict, or the pair (context spec, sequence spec)."""
+    return schema_of_spec(spec_from_tf(spec))
+
+
+def spec_from_tf(spec: Any) -> Spec | SequenceSpec:
+    """TensorFlow's objects as plain values. TensorFlow is not imported: they are known by their names."""
+    if isinstance(spec, Mapping):
+        return {_name(name): _plain(name, one) for name, one in spec.items()}
+    if (
+        isinstance(spec, (tuple, list))
+        and len(spec) == 2
+        and all(isinstance(part or {}, Mapping) for part in spec)
+    ):
+        context, steps = (
+            {_name(name): _plain(name, one) for name, one in (part or {}).items()} for part in spec
+        )
+        return SequenceSpec(context, steps)
+    raise refuse(
+        "S120",
+        "this is no tf.io spec",
+        expected="a dict of tf.io features by key, or the pair (context spec, sequence spec)",
+        found=shown(spec),
+        do='Schema.from_tf_spec({"label": tf.io.FixedLenFeature([], tf.int64)})',
+    )
+
+
+def schema_of_spec(spec: Spec | SequenceSpec) -> Schema:
+    """The schema of a spec.
+
+    It reads what TensorFlow reads, to which an absent list of varying length is empty: VarLenFeature becomes
+    an optional column, so that the difference is kept; RaggedFeature and the others default to no values.
+    The padding value of a FixedLenSequenceFeature belongs to batches and is not kept.
+    """
+    if isinstance(spec, SequenceSpec):
+        return Schema(
+            context={name: _context_feature(name, one) for name, one in spec.context.items()},
+            steps={name: _step_feature(name, one) for name, one in spec.steps.items()},
+        )
+    return Schema({name: _example_feature(name, one) for name, one in spec.items()})
+
+
+def _name(name: object) -> str:
+    return checked_name(name, "a key of the spec")
+
+
+def _plain(name: str, spec: Any) -> SpecFeature:
+    with located(feature=name):
+        match type(spec).__name__:
+            case "FixedLenFeature":
+                shape = _shape(name, spec.shape)
+                return FixedLen(shape, _dtype(name, spec.dtype), _default(name, spec, shape))
+            case "VarLenFeature":
+                return VarLen(_dtype(name, spec.dtype))
+            case "FixedLenSequenceFeature":
+                padding = None if spec.default_value is None else _default(name, spec, ())
+                shape, dtype = _shape(name, spec.shape), _dtype(name, spec.dtype)
+                return FixedLenSequence(shape, dtype, bool(spec.allow_missing), padding)
+            case "SparseFeature":
+                return _plain_sparse(name, spec)
+            case "RaggedFeature":
+                return _plain_ragged(name, spec)
+    raise _no_schema(name, "one of the five feature classes of tf.io", shown(spec))
+
+
+def _plain_sparse(name: str, spec: Any) -> SparseSpec:
+    listed = isinstance(spec.index_key, (list, tuple))
+    index_keys = tuple(spec.index_key) if listed else (spec.index_key,)
+    size = tuple(spec.size) if isinstance(spec.size, (list, tuple)) else (spec.size,)
+    return SparseSpec(index_keys, spec.value_key, _dtype(name, spec.dtype), size, bool(spec.already_sorted))
+
+
+def _plain_ragged(name: str, spec: Any) -> RaggedSpec:
+    partitions = []
+    for partition in spec.partitions:
+        kind = type(partition).__name__
+        if kind not in PARTITIONS:
+            raise _no_schema(name, "one of the partitions of RaggedFeature", shown(partition))
+        uniform = kind == "UniformRowLength"
+        partitions.append(
+            Partition(
+                kind,
+                key=None if uniform else partition.key,
+                length=int(partition.length) if uniform else None,
+            )
+        )
+    splits = getattr(spec.row_splits_dtype, "name", spec.row_splits_dtype)
+    return RaggedSpec(
+        _dtype(name, spec.dtype),
+        spec.value_key,
+        tuple(partitions),
+        "int64" if splits == "int64" else "int32",
+        bool(spec.validate),
+    )
+
+
+def _default(name: str, spec: Any, shape: tuple[int, ...]) -> Any:
+    value = spec.default_value
+    if value is None:
+        return None
+    try:
+        if hasattr(value, "numpy"):
+            value = value.numpy()
+        if _dtype(name, spec.dtype) == "string":
+            value = np.vectorize(_as_bytes, otypes=[object])(np.array(value, object))
+        else:
+            value = np.array(value)
+        return nested(value.reshape(shape).tolist())  # as TensorFlow does: [0] is a default for a scalar
+    except (ValueError, TypeError, AttributeError, NotImplementedError):
+        raise _no_schema(
+            name, f"a default that is known and fits shape {shape}", shown(spec.default_value)
+        ) from None
+
+
+def _as_bytes(value: Any) -> Any:
+    return value.encode("utf-8") if isinstance(value, str) else value
+
+
+def _dtype(name: str, dtype: Any) -> Dtype:
+    if isinstance(dtype, type):
+        dtype = np.dtype(dtype)
+    known = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
+    for each in DTYPES:
+        if known == each:
+            return each
+    raise _no_schema(name, "dtype int64, float32 or string: records hold no other", f"dtype {shown(dtype)}")
+
+
+def _shape(name: str, shape: Any) -> tuple[int, ...]:
+    try:
+        sizes = (
+            shape.as_list()
+            if hasattr(shape, "as_list")
+            else [shape]
+            if isinstance(shape, int)
+            else list(shape)
+        )
+    except (TypeError, ValueError):
+        raise _no_schema(name, "a shape of known sizes", shown(shape)) from None
+    if any(size is None for size in sizes):
+        raise _no_schema(name, "a shape of known sizes", shown(shape))
+    return tuple(sizes)
+
+
+def _example_feature(name: str, spec: SpecFeature) -> Feature:
+    with located(feature=name):
+        kind = _TYPES[spec.dtype]
+        if isinstance(spec, FixedLen):
+            default = ABSENT if spec.default is None else spec.default
+            return kind(spec.shape, default=default)
+        if isinstance(spec, VarLen):
+            return kind((None,), optional=True)
+        if isinstance(spec, RaggedSpec):
+            return _from_ragged(name, spec, default=())
+        if isinstance(spec, SparseSpec):
+            return _sparse(name, spec)
+        if not spec.allow_missing:
+            raise _no_schema(
+                name, "allow_missing=True, without which no Example is parsed", "allow_missing=False"
+            )
+        return kind((None, *spec.shape), default=())
+
+
+def _context_feature(name: str, spec: SpecFeature) -> Feature:
+    if isinstance(spec, (SparseSpec, FixedLenSequence)):
+        expected = "FixedLenFeature, VarLenFeature or RaggedFeature: TensorFlow takes no other in a context"
+        raise _no_schema(name, expected, _class_name(spec))
+    return _example_feature(name, spec)
+
+
+def _step_feature(name: str, spec: SpecFeature) -> Feature:
+    with located(feature=name):
+        if isinstance(spec, FixedLenSequence):
+            return _TYPES[spec.dtype](spec.shape, optional=spec.allow_missing)
+        if isinstance(spec, VarLen):
+            return _TYPES[spec.dtype]((None,), optional=True)
+        if isinstance(spec, RaggedSpec):
+            return _from_ragged(name, spec, optional=True)
+        expected = (
+            "FixedLenSequenceFeature, VarLenFeature or RaggedFeature: TensorFlow takes no other in steps"
+        )
+        raise _no_schema(name, expected, _class_name(spec))
+
+
+def _class_name(spec: SpecFeature) -> str:
+    names = {FixedLen: "FixedLenFeature", SparseSpec: "SparseFeature"}
+    return names.get(type(spec), "FixedLenSequenceFeature")
+
+
+def _from_ragged(name: str, spec: RaggedSpec, *, optional: bool = False, default: Any = ABSENT) -> Feature:
+    lengths: list[str] = []
+    sizes: list[int] = []
+    for partition in spec.partitions:
+        if partition.length is not None:
+            sizes.append(partition.length)
+        elif partition.kind == "RowLengths" and partition.key is not None and not sizes:
+            lengths.append(partition.key)
+        elif partition.kind == "RowLengths":
+            raise _no_schema(
+                name, "row lengths outside, uniform lengths inside", "RowLengths inside UniformRowLength"
+            )
+        else:
+            found = f"{partition.kind}({shown(partition.key)})"
+            raise _no_schema(name, "partitions that are RowLengths or UniformRowLength", found)
+    shape = (None,) * (1 + len(lengths)) + tuple(sizes)
+    key = spec.value_key if spec.value_key != name else None
+    kind = _TYPES[spec.dtype]
+    return kind(shape, key=key, optional=optional, default=default, partitions=tuple(lengths))
+
+
+def _sparse(name: str, spec: SparseSpec) -> Feature:
+    if len(spec.index_keys) != 1 or len(spec.size) != 1:
+        found = f"index_key={shown(list(spec.index_keys))}"
+        raise _no_schema(name, "one index key: a Sparse is a vector", found)
+    if spec.dtype == "string":
+        raise _no_schema(name, "numbers, int64 or float32", "dtype string")
+    index_key, value_key = spec.index_keys[0], spec.value_key
+    usual = Sparse(spec.dtype, 1).record_keys(name)
+    return Sparse(
+        spec.dtype,
+        spec.size[0],
+        index_key=index_key if index_key != usual[0] else None,
+        value_key=value_key if value_key != usual[1] else None,
+        default=((), ()),
+    )
+
+
+def _no_schema(name: object, expected: str, found: str) -> RekordError:
+    column = name if isinstance(name, str) else None
+    return refuse(
+        "S120",
+        f"`{name}` is specified in a way that a schema cannot express",
+        column=column,
+        expected=expected,
+        found=found,
+        do=f"leave `{name}` out of the spec, or declare the column by hand",
+    )
+
+
+def _tensorflow(call: str) -> Any:
+    try:
+        return import_module("tensorflow")
+    except ImportError as failure:
+        raise error(
+            "U602",
+            f"{call} needs TensorFlow, which is not installed",
+            expected="the package tensorflow",
+            found=str(failure),
+            do="pip install 'rekord[tensorflow]'",
+        ) from failure

@@ -1,0 +1,280 @@
+"""Schemas as JSON: stable, readable by people, and safe to read from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from rekord.errors import RekordError, located
+from rekord.schema.base import Feature, dtype_name, is_unicode
+from rekord.schema.features import (
+    Boxes,
+    Bytes,
+    Float32,
+    Image,
+    Int64,
+    Label,
+    Mask,
+    Payload,
+    Sparse,
+    Tensor,
+    Text,
+)
+from rekord.schema.messages import near_miss, refuse, shown
+
+VERSION = 1
+TYPES: dict[str, type[Feature]] = {
+    kind.__name__: kind
+    for kind in (Boxes, Bytes, Float32, Image, Int64, Label, Mask, Payload, Sparse, Tensor, Text)
+}
+_GROUPS = ("features", "context", "steps")
+_NO_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+
+
+def document(groups: Mapping[str, Mapping[str, Feature]], evidence: Any) -> dict[str, Any]:
+    """The JSON document of a schema."""
+    result: dict[str, Any] = {"rekord_schema": VERSION}
+    for group, columns in groups.items():
+        result[group] = {name: feature_members(feature) for name, feature in columns.items()}
+    if evidence is not None:
+        result["evidence"] = evidence
+    return result
+
+
+def written(members: Mapping[str, Any]) -> str:
+    """The document as text, each column on a line of its own."""
+    parts = []
+    for name, value in members.items():
+        if name in _GROUPS and value:
+            lines = [f"    {_text(column)}: {_text(feature)}" for column, feature in value.items()]
+            parts.append(f"  {_text(name)}: {{\n" + ",\n".join(lines) + "\n  }")
+        else:
+            parts.append(f"  {_text(name)}: {_text(value)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def parsed(text: str | bytes) -> Any:
+    """The JSON value in a text, refusing what JSON itself leaves open."""
+    try:
+        if not isinstance(text, str):
+            text = bytes(text).decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+    except RekordError:
+        raise
+    except (ValueError, TypeError, RecursionError) as failure:
+        found = "nesting without end" if isinstance(failure, RecursionError) else str(failure)
+        raise refuse(
+            "S117",
+            "this is not the JSON of a schema",
+            expected='a JSON document with "rekord_schema": 1',
+            found=shown(found)[1:-1],
+            do="give the file that Schema.save wrote",
+        ) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        [(twice, times)] = Counter(name for name, _ in pairs).most_common(1)
+        raise refuse(
+            "S117",
+            f"the JSON of a schema names {shown(twice)} twice",
+            expected="each name once",
+            found=f"{times} members of that name",
+            do="remove all but one",
+        )
+    return members
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def groups(members: Any) -> dict[str, dict[str, Feature]]:
+    """The columns of a JSON document, by the arguments of `Schema`."""
+    if not isinstance(members, Mapping) or "rekord_schema" not in members:
+        raise refuse(
+            "S117",
+            "this is not the JSON of a schema",
+            expected='an object with the member "rekord_schema"',
+            found=shown(members),
+            do="give the file that Schema.save wrote",
+        )
+    version = members["rekord_schema"]
+    if isinstance(version, bool) or version != VERSION or not isinstance(version, int):
+        raise refuse(
+            "S119",
+            "the JSON of a schema is of another version",
+            expected=f'"rekord_schema": {VERSION}',
+            found=shown(version),
+            do="upgrade rekord, or save the schema again",
+        )
+    _refuse_unknown(members, ("rekord_schema", *_GROUPS, "evidence"), "the schema's document", None)
+    given = [group for group in _GROUPS if group in members]
+    if given not in (["features"], ["context", "steps"]):
+        raise refuse(
+            "S117",
+            "the JSON of a schema has no clear set of columns",
+            expected='the member "features", or the two members "context" and "steps"',
+            found=", ".join(given) or "none of them",
+            do="keep one of the two forms",
+        )
+    return {group: _columns(members[group], group) for group in given}
+
+
+def _columns(members: Any, group: str) -> dict[str, Feature]:
+    if not isinstance(members, Mapping):
+        raise refuse(
+            "S117",
+            f'the member "{group}" of a schema\'s JSON holds no columns',
+            expected="an object of columns",
+            found=shown(members),
+            do='"features": {"label": {"type": "Label", "count": 10}}',
+        )
+    columns = {}
+    for column, feature in members.items():
+        with located(feature=column if isinstance(column, str) and is_unicode(column) else None):
+            columns[column] = feature_from(feature, column)
+    return columns
+
+
+def feature_members(feature: Feature) -> dict[str, Any]:
+    """One feature as a JSON object: its type, and what was declared beyond the usual."""
+    members: dict[str, Any] = {"type": type(feature).__name__}
+    for name, value in feature.declared().items():
+        members[name] = _plain(value)
+    return members
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, np.dtype):
+        return dtype_name(value)
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, complex):
+        return [_plain(value.real), _plain(value.imag)]
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value
+
+
+def feature_from(members: Any, column: str) -> Feature:
+    """The feature in a JSON object."""
+    name = members.get("type") if isinstance(members, Mapping) else None
+    if not isinstance(name, str) or name not in TYPES:
+        meant = near_miss(name, TYPES) if isinstance(name, str) else None
+        raise refuse(
+            "S117",
+            f"column {shown(column)} has no type that is known",
+            expected='an object with a "type" among ' + ", ".join(TYPES),
+            found=shown(members if name is None else name),
+            do=f'"type": "{meant}"' if meant else "name one of these types",
+        )
+    kind = TYPES[name]
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    _refuse_unknown(members, ("type", *fields), f"{name} {shown(column)}", column)
+    missing = [
+        field.name
+        for field in fields.values()
+        if field.default is dataclasses.MISSING and field.name not in members
+    ]
+    if missing:
+        raise refuse(
+            "S117",
+            f"{name} {shown(column)} lacks the member {missing[0]!r}",
+            expected=", ".join(missing),
+            found="not given",
+            do=f"add {missing[0]!r}",
+        )
+    given = {member: value for member, value in members.items() if member != "type"}
+    if "range" in given and kind is Float32 and isinstance(given["range"], list):
+        given["range"] = [_number(bound) for bound in given["range"]]
+    if "default" in given:
+        given["default"] = _default(given["default"], kind, given)
+    return kind(**given)
+
+
+def _default(value: Any, kind: type[Feature], given: Mapping[str, Any]) -> Any:
+    shape = given.get("shape", ())
+    depth = len(shape) if isinstance(shape, list) else 0
+    if kind in (Bytes, Image, Mask):
+        return _mapped(value, depth, _octets)
+    if kind is Tensor and given["dtype"] in ("complex64", "complex128"):
+        return _mapped(value, depth, _complex)
+    if kind in (Float32, Tensor, Boxes, Sparse):
+        return _mapped(value, 2 if kind in (Boxes, Sparse) else depth, _number)
+    return value
+
+
+def _mapped(value: Any, depth: int, convert: Callable[[Any], Any]) -> Any:
+    if depth == 0 or not isinstance(value, list):
+        return convert(value)
+    return [_mapped(part, depth - 1, convert) for part in value]
+
+
+def _number(value: Any) -> Any:
+    return _NO_FINITE.get(value, value) if isinstance(value, str) else value
+
+
+def _complex(value: Any) -> Any:
+    parts = [_number(part) for part in value] if isinstance(value, list) else []
+    if len(parts) == 2 and all(isinstance(part, (int, float)) for part in parts):
+        try:
+            return complex(*parts)
+        except OverflowError:
+            return value
+    return value
+
+
+def _octets(value: Any) -> Any:
+    if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (binascii.Error, ValueError):
+            return value
+    return value
+
+
+def _refuse_unknown(
+    members: Mapping[Any, Any], known: tuple[str, ...], owner: str, column: str | None
+) -> None:
+    unknown = [name for name in members if name not in known]
+    if unknown:
+        meant = near_miss(unknown[0], known) if isinstance(unknown[0], str) else None
+        raise refuse(
+            "S118",
+            f"{owner} has a member that is not known: {shown(unknown[0])}",
+            column=column,
+            expected="only " + ", ".join(known),
+            found=", ".join([shown(name) for name in unknown[:5]]),
+            do=f"did you mean {meant!r}?" if meant else "remove it",
+        )
+
+
+def checked_evidence(evidence: Any) -> Any:
+    """Evidence that a JSON document can hold, or none."""
+    try:
+        if evidence is not None:
+            _text(evidence).encode("utf-8")
+    except (ValueError, TypeError, RecursionError) as failure:
+        raise refuse(
+            "S110",
+            "the evidence of a schema cannot be kept as JSON",
+            expected="plain dicts, lists, texts and finite numbers",
+            found=shown(str(failure))[1:-1],
+            do="turn NumPy values and the like into Python's own",
+        ) from None
+    return evidence

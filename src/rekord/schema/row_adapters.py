@@ -1,0 +1,262 @@
+"""Rows in whatever form they come: mappings, tuples, tables, told apart without importing any library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rekord.errors import error
+from rekord.location import Location
+from rekord.schema.messages import refuse, shown
+
+TUPLE_NAMES = ("x", "y", "weight")
+"""What the parts of a tuple are called, as Keras does."""
+
+_BATCH_ROWS = 4096
+_DEEPEST = 32
+_MAPPINGS = 'rows such as {"image": b"...", "label": 3}'
+
+
+def is_table(source: object) -> bool:
+    """Whether this holds columns: a dict of them, an Arrow table, a pandas or polars DataFrame."""
+    return isinstance(source, Mapping) or _is_arrow(source) or _is_polars(source) or _is_pandas(source)
+
+
+def column_batches(source: Any, limit: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """A table in pieces: how many rows, and the values of each column.
+
+    A column is an array of numbers, or a list of values with None where there is none.
+    """
+    cut: Callable[[int, int], dict[str, Any]]
+    if isinstance(source, Mapping):
+        whole = _checked_columns(source)
+        rows = len(next(iter(whole.values()))) if whole else 0
+        cut = lambda begin, end: {name: column[begin:end] for name, column in whole.items()}  # noqa: E731
+    elif _is_pandas(source):
+        rows = len(source)
+        cut = lambda begin, end: _from_pandas(source.iloc[begin:end])  # noqa: E731
+    else:
+        table = source.to_arrow() if _is_polars(source) else source
+        rows = table.num_rows
+        cut = lambda begin, end: _from_arrow(table.slice(begin, end - begin))  # noqa: E731
+    rows = rows if limit is None else min(rows, limit)
+    for begin in range(0, rows, _BATCH_ROWS):
+        end = min(begin + _BATCH_ROWS, rows)
+        yield end - begin, _spread(cut(begin, end))
+
+
+def flat_row(row: Any, index: int, names: Sequence[str] | None) -> dict[str, Any]:
+    """One row as columns and values; nested mappings join their names with `/`."""
+    flat: dict[str, Any] = {}
+    _flatten(_as_mapping(row, index, names), "", index, flat, 0)
+    return flat
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value stands for none: None, or what pandas has for it."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _as_mapping(row: Any, index: int, names: Sequence[str] | None) -> Mapping[Any, Any]:
+    if isinstance(row, Mapping):
+        return row
+    if isinstance(row, tuple) and names is None and hasattr(row, "_fields"):
+        return dict(zip(row._fields, row, strict=True))
+    if isinstance(row, (tuple, list)):
+        given = TUPLE_NAMES if names is None else tuple(names)
+        if len(row) > len(given) or (names is not None and len(row) < len(given)):
+            raise _no_row(
+                index,
+                f"row {index:,} has {len(row):,} values",
+                expected=f"{len(given)} values: {', '.join(given)}",
+                found=f"{len(row):,} values",
+                do='name every value: names=("image", "label", …)',
+            )
+        return dict(zip(given, row, strict=False))
+    if hasattr(row, "keys") and hasattr(row, "__getitem__"):  # sqlite3.Row, a pandas Series
+        return {name: row[name] for name in row.keys()}  # noqa: SIM118
+    raise _no_row(
+        index,
+        f"row {index:,} is of type {type(row).__name__}, not a mapping",
+        expected=f"{_MAPPINGS}, or tuples",
+        found=shown(row),
+        do='name the values: {"label": value}',
+    )
+
+
+def _flatten(row: Mapping[Any, Any], above: str, index: int, out: dict[str, Any], depth: int) -> None:
+    for key, value in row.items():
+        if not isinstance(key, str):
+            raise _no_row(
+                index,
+                f"row {index:,} has a column that is named by a {type(key).__name__}",
+                expected="names that are texts",
+                found=shown(key),
+                do="rename the columns, such as with str(name)",
+            )
+        name = f"{above}{key}"
+        if isinstance(value, Mapping) and depth < _DEEPEST:
+            _flatten(value, f"{name}/", index, out, depth + 1)
+            continue
+        if isinstance(value, Mapping) or name in out:
+            what = "is nested too deeply" if isinstance(value, Mapping) else "has two values"
+            raise _no_row(
+                index,
+                f"column `{name[:60]}` {what}",
+                expected=f"at most {_DEEPEST} levels of mappings, whose names joined with `/` differ",
+                found=shown(value),
+                do="rename one of the columns, or flatten the row",
+            )
+        out[name] = value
+
+
+def _no_row(index: int, what: str, *, expected: str, found: str, do: str) -> Exception:
+    return error("S132", what, location=Location(row=index), expected=expected, found=found, do=do)
+
+
+def _spread(columns: dict[str, Any]) -> dict[str, Any]:
+    """Columns of mappings as a column for each of their names."""
+    flat: dict[str, Any] = {}
+    for name, values in columns.items():
+        if isinstance(values, np.ndarray) or not any(isinstance(value, Mapping) for value in values):
+            spread = {name: values}
+        else:
+            rows = [
+                {} if is_missing(value) else flat_row({name: value}, i, None)
+                for i, value in enumerate(values)
+            ]
+            spread = {
+                key: [row.get(key) for row in rows] for key in dict.fromkeys(k for row in rows for k in row)
+            }
+        for inner, column in spread.items():
+            if inner in flat:
+                raise _two_columns(inner)
+            flat[inner] = column
+    return flat
+
+
+def _two_columns(name: str) -> Exception:
+    return error(
+        "S132",
+        f"two columns are called `{name[:60]}`",
+        location=Location(feature=name[:60]),
+        expected="names that differ when those of nested values are joined with `/`",
+        found="the same name twice",
+        do="rename one of the columns",
+    )
+
+
+def _is_arrow(source: object) -> bool:
+    return all(hasattr(source, name) for name in ("num_rows", "schema", "column_names", "slice"))
+
+
+def _is_polars(source: object) -> bool:
+    return all(hasattr(source, name) for name in ("to_arrow", "iter_rows", "columns"))
+
+
+def _is_pandas(source: object) -> bool:
+    return all(hasattr(source, name) for name in ("iloc", "dtypes", "columns", "itertuples"))
+
+
+def _checked_columns(source: Mapping[Any, Any]) -> dict[str, Any]:
+    columns = {}
+    for name, column in source.items():
+        is_array = hasattr(column, "__array__") and np.ndim(column) > 0
+        if not isinstance(name, str) or not (is_array or isinstance(column, (list, tuple))):
+            raise refuse(
+                "S132",
+                f"{shown(name)} is no column of a table",
+                column=name if isinstance(name, str) else None,
+                expected="a dict of columns: names, and arrays or lists with a value for each row",
+                found=shown(column),
+                do="put a single row into a list: infer([row])",
+            )
+        columns[name] = np.asarray(column) if is_array else list(column)
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        first = next(iter(lengths))
+        other = next(name for name, length in lengths.items() if length != lengths[first])
+        raise refuse(
+            "S132",
+            "the columns of a table have different lengths",
+            column=other,
+            expected=f"{lengths[first]:,} values, as `{first}` has",
+            found=f"{lengths[other]:,} values",
+            do="give every column a value for each row",
+        )
+    return {
+        name: column.tolist() if isinstance(column, np.ndarray) and column.dtype == object else column
+        for name, column in columns.items()
+    }
+
+
+def _from_pandas(frame: Any) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(frame.columns):
+        if not isinstance(name, str) or name in columns:
+            raise refuse(
+                "S132",
+                f"{shown(name)} cannot be the name of a column",
+                expected="names that are texts, each once",
+                found=shown(list(frame.columns)),
+                do="rename the columns: frame.columns = [...]",
+            )
+        columns[name] = _pandas_values(frame.iloc[:, place])
+    return columns
+
+
+def _pandas_values(series: Any) -> Any:
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind != "O":
+        return series.to_numpy()
+    # pandas' own types know holes; as an array of NumPy's, integers with holes would be floats.
+    number = getattr(dtype, "numpy_dtype", None)
+    convert = number.type if isinstance(number, np.dtype) and number.kind in "biuf" else None
+    out: list[Any] = []
+    for value in series.astype(object).tolist():
+        # In a column of objects, NaN is written where there is no value.
+        if is_missing(value) or (convert is None and isinstance(value, float) and value != value):
+            out.append(None)
+        else:
+            out.append(value if convert is None else convert(value))
+    return out
+
+
+def _from_arrow(table: Any) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    for place, field in enumerate(table.schema):
+        if field.name in columns:
+            raise refuse(
+                "S132",
+                f"two columns are named {shown(field.name)}",
+                column=field.name,
+                expected="each name once",
+                found=shown(table.column_names),
+                do="rename one: table.rename_columns([...])",
+            )
+        values = table.column(place).to_pylist()
+        convert = _arrow_converter(field.type)
+        columns[field.name] = (
+            values if convert is None else [None if value is None else convert(value) for value in values]
+        )
+    return columns
+
+
+def _arrow_converter(arrow: Any) -> Callable[[Any], Any] | None:
+    """What gives a Python value back the width that Arrow declared for it."""
+    inner = getattr(arrow, "value_type", None)
+    number = _number_type(arrow if inner is None else inner)
+    if number is None:
+        return None
+    if inner is None or str(arrow).startswith("dictionary"):
+        return number  # type: ignore[no-any-return]
+    return lambda values: values if any(value is None for value in values) else np.array(values, number)
+
+
+def _number_type(arrow: Any) -> Any:
+    name = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(arrow), str(arrow))
+    if name in ("bool", "float16", "float32", "float64") or name.removeprefix("u").startswith("int"):
+        return np.dtype(name).type
+    return None

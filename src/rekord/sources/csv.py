@@ -1,0 +1,824 @@
+"""CSV and TSV files: rows in parts, the types of columns fixed before the first one is read."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from rekord import _core
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Bytes, Feature, Float32, Int64, Schema, Tensor, Text
+from rekord.schema.base import is_unicode
+from rekord.schema.column_evidence import float32_loses
+from rekord.schema.json_form import feature_members
+from rekord.schema.messages import near_miss, shown
+from rekord.sources.base import (
+    PART_BYTES,
+    Chunk,
+    Columns,
+    Facts,
+    Listing,
+    Part,
+    Row,
+    SourceFile,
+    checked_path,
+    empty,
+    is_gzip_name,
+    listed,
+    opened,
+)
+from rekord.sources.lines import (
+    Cut,
+    FileIndex,
+    LostRow,
+    RowBlock,
+    Rules,
+    Span,
+    after_head,
+    grouped,
+    index_file,
+    lost_row_error,
+    not_utf8,
+    row_blocks,
+    spans,
+    text_head,
+)
+from rekord.sources.tables import SAMPLED_ROWS, inconsistent
+
+Form: TypeAlias = Literal["whole", "real", "truth", "text", "bytes"]
+
+WHOLE_BYTES = 256 << 20
+"""Sources up to this size are looked at from end to end."""
+
+FIRST_BYTES = 64 << 20
+SAMPLE_BYTES = 64 << 20
+"""Of larger ones, so much at the beginning, and so much in evenly spread samples."""
+
+_MOST_COLUMNS = 100_000
+_DELIMITERS = ",\t;|"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What was asked of a CSV source."""
+
+    delimiter: str | None
+    keep: tuple[str, ...] | None
+    types: tuple[tuple[str, Feature], ...]
+    header: bool
+    na: tuple[str, ...]
+
+
+class Column(NamedTuple):
+    """A column that is kept, and how its fields are read."""
+
+    name: str
+    place: int
+    form: Form
+    feature: Feature
+    declared: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All that is needed to read rows; small, as it goes to every task."""
+
+    names: tuple[str, ...]  # of all columns of the file
+    columns: tuple[Column, ...]
+    delimiter: str
+    na: tuple[str, ...]
+    sampled: bool  # the types come from a part of the rows only
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(self.delimiter)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What was found out about a source."""
+
+    listing: Listing
+    table: Table
+    indexes: tuple[FileIndex, ...]
+    rows: int | None
+
+
+class _Start(NamedTuple):
+    """The first lines of one file."""
+
+    delimiter: str
+    names: tuple[str, ...]
+    begin: Cut  # of the first row that is data
+    line: int  # of the header
+
+
+def survey(listing: Listing, asked: Asked, *, gzipped: bool) -> Survey:
+    """Look at all files once; asked again for the same files, the answer is at hand."""
+    return _survey(listing, asked, gzipped)
+
+
+@lru_cache(maxsize=4)
+def _survey(listing: Listing, asked: Asked, gzipped: bool) -> Survey:
+    starts = [_start(listing.full(file), file, asked, gzipped) for file in listing.files]
+    first = starts[0]
+    for file, start in zip(listing.files, starts, strict=True):
+        if start.names != first.names:
+            raise _inconsistent(listing, file, start, first)
+    columns_seen = _core.FieldSurvey(first.delimiter, len(first.names), list(asked.na))
+    sampled = not gzipped and listing.source_bytes > WHOLE_BYTES
+    look = _Look(columns_seen, listing.source_bytes if sampled else None)
+    indexes = []
+    for file, start in zip(listing.files, starts, strict=True):
+        path = listing.full(file)
+        with opened(path, file, gzipped=gzipped) as stream:
+            head, offset = text_head(stream, path)
+            rest = after_head(stream, head, offset, start.begin)
+            indexes.append(
+                index_file(file, stream, Rules(first.delimiter), start.begin, head=rest, look=look)
+            )
+            look.before_bytes += file.size_bytes
+    rows = sum(index.rows for index in indexes)
+    if not rows:
+        path = listing.full(listing.files[0])
+        raise empty(path, "a header without rows", expected="a line for each row below the header")
+    table = _table(first, asked, columns_seen, sampled, listing)
+    table = replace(table, columns=_without_merging(table, listing, first.begin, gzipped))
+    return Survey(listing, table, tuple(indexes), rows)
+
+
+def _without_merging(table: Table, listing: Listing, begin: Cut, gzipped: bool) -> tuple[Column, ...]:
+    """The columns, with doubles as they are where float32 would not tell the first of them apart."""
+
+    if not any(column.form == "real" and not column.declared for column in table.columns):
+        return table.columns
+    file = listing.files[0]
+    path = listing.full(file)
+    with opened(path, file, gzipped=gzipped) as stream:
+        head, offset = text_head(stream, path)
+        rest = after_head(stream, head, offset, begin)
+        block = next(row_blocks(stream, table.rules, begin, head=rest), None)
+    batch = Parser(table).parse(block.data, block.rows) if isinstance(block, RowBlock) else None
+    if batch is None:
+        return table.columns  # whoever reads the rows will say what is wrong with them
+    return tuple([_checked_double(column, batch) for column in table.columns])
+
+
+def _checked_double(column: Column, batch: Any) -> Column:
+    if column.form != "real" or column.declared:
+        return column
+    values = batch.column(column.name).slice(0, SAMPLED_ROWS).drop_null().to_numpy()
+    if not float32_loses(values):
+        return column
+    return column._replace(feature=Tensor("float64", optional=column.feature.optional))
+
+
+class _Look:
+    """Passes rows on to be looked at: all, or those in samples."""
+
+    def __init__(self, seen: _core.FieldSurvey, sampled_of: int | None) -> None:
+        self.seen = seen
+        self.before_bytes = 0
+        self._sampled_of = sampled_of
+
+    def __call__(self, block: RowBlock) -> None:
+        if self._sampled_of is None or self._is_sample(block):
+            self.seen.feed(block.data)
+
+    def _is_sample(self, block: RowBlock) -> bool:
+        assert self._sampled_of is not None
+        begin = self.before_bytes + block.offset
+        if begin < FIRST_BYTES:
+            return True
+        # Blocks in which a multiple of the stride falls.
+        stride = max(1, (self._sampled_of - FIRST_BYTES) * max(len(block.data), 1) // SAMPLE_BYTES)
+        return begin // stride != (begin + len(block.data)) // stride
+
+
+def _start(path: str, file: SourceFile, asked: Asked, gzipped: bool) -> _Start:
+    if not file.size_bytes:
+        raise empty(path, "an empty file", expected="a header and rows" if asked.header else "rows")
+    with opened(path, file, gzipped=gzipped) as stream:
+        head, offset = text_head(stream, path)
+        delimiter = asked.delimiter or _sniffed(file.path, head)
+        blocks = row_blocks(stream, Rules(delimiter), Cut(offset, 0, 1), head=head)
+        first = next(blocks, None)
+        if first is None:
+            raise empty(path, "no line with anything in it", expected="a header and rows")
+        if isinstance(first, LostRow):
+            raise _bad_header(
+                path,
+                first.line,
+                expected="a first line of names",
+                found="a quote that is not closed" if first.code == "E358" else "a line of more than 64 MiB",
+            )
+        fields = fields_of(first.row(0), delimiter)
+        line = int(first.lines[0])
+        if not asked.header:
+            return _Start(delimiter, _given_names(asked, len(fields), path), Cut(offset, 0, 1), line)
+        names = _header_names(fields, path, line)
+        if first.rows > 1:
+            begin = Cut(first.offset + int(first.starts[1]), 0, int(first.lines[1]))
+        else:
+            begin = Cut(first.offset + len(first.data), 0, line + len(first.data.splitlines()))
+        return _Start(delimiter, names, begin, line)
+
+
+def _sniffed(name: str, head: bytes) -> str:
+    bare = name.lower().removesuffix(".gz")
+    if bare.endswith((".tsv", ".tab")):
+        return "\t"
+    stripped = head.lstrip(b"\r\n")
+    line = re.sub(rb'"[^"]*"', b"", re.split(rb"[\r\n]", stripped, maxsplit=1)[0])
+    counts = {mark: line.count(mark.encode()) for mark in _DELIMITERS}
+    best = max(_DELIMITERS, key=lambda mark: counts[mark])
+    return best if counts[best] else ","
+
+
+def fields_of(row: bytes, delimiter: str) -> list[bytes]:
+    """The fields of one row, without their quotes."""
+    mark = re.escape(delimiter.encode())
+    field = re.compile(rb'(?:"([^"]*(?:""[^"]*)*)"?)?([^' + mark + rb"\r\n]*)")
+    fields: list[bytes] = []
+    at = 0
+    while True:
+        found = field.match(row, at)
+        assert found is not None  # it matches nothing at all, too
+        quoted, rest = found.groups()
+        fields.append(rest if quoted is None else quoted.replace(b'""', b'"') + rest)
+        at = found.end()
+        if row[at : at + 1] != delimiter.encode():
+            return fields
+        at += 1
+
+
+def _header_names(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
+    if len(fields) > _MOST_COLUMNS:
+        raise _bad_header(
+            path, line, expected=f"at most {_MOST_COLUMNS:,} columns", found=f"{len(fields):,} columns"
+        )
+    names = []
+    for place, field in enumerate(fields, 1):
+        try:
+            name = field.decode().strip()
+        except UnicodeDecodeError as failure:
+            raise _bad_header(
+                path,
+                line,
+                what=f"the name of column {place:,} is not UTF-8",
+                expected="names in UTF-8",
+                found=f"the byte 0x{field[failure.start]:02x}",
+                do="iconv -f LATIN1 -t UTF-8 IN > OUT      (if the text is in Latin-1)",
+            ) from None
+        if not name:
+            raise _bad_header(
+                path,
+                line,
+                what=f"column {place:,} has no name",
+                expected="a name for every column",
+                found=f"{len(fields):,} columns, of which number {place:,} is empty",
+                do="name it in the first line, or read without a header: header=False, columns=[...]",
+            )
+        names.append(name)
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        places = [str(i) for i, name in enumerate(names, 1) if name == twice[0]]
+        raise _bad_header(
+            path,
+            line,
+            what=f"two columns are called `{twice[0][:60]}`",
+            feature=twice[0][:60],
+            expected="each name once",
+            found=f"columns {' and '.join(places[:2])} of this name",
+            do="rename one in the first line, or read without a header: header=False, columns=[...]",
+        )
+    return tuple(names)
+
+
+def _given_names(asked: Asked, count: int, path: str) -> tuple[str, ...]:
+    if asked.keep is None:
+        return tuple(f"column_{i}" for i in range(count))
+    if len(asked.keep) != count:
+        raise error(
+            "X522",
+            "`columns` names another number of columns than the file has",
+            location=Location(path=path, line=1),
+            expected=f"{count:,} names, as the first row has fields",
+            found=f"{len(asked.keep):,} names",
+            do="name every column in order, since header=False",
+        )
+    return asked.keep
+
+
+def _bad_header(
+    path: str,
+    line: int,
+    *,
+    expected: str,
+    found: str,
+    what: str | None = None,
+    feature: str | None = None,
+    do: str = "put a line of names first, or say header=False",
+) -> RekordError:
+    where = Location(path=path, line=line, feature=feature)
+    return error("X522", what, location=where, expected=expected, found=found, do=do)
+
+
+def _inconsistent(listing: Listing, file: SourceFile, start: _Start, first: _Start) -> RekordError:
+    pairs = zip_longest(first.names, start.names)
+    place, (expected, found) = next((i, pair) for i, pair in enumerate(pairs, 1) if pair[0] != pair[1])
+    name = found if expected is None else expected
+    return inconsistent(
+        listing,
+        file,
+        name,
+        expected=f"column {place:,} to be `{expected}`" if expected is not None else f"{place - 1:,} columns",
+        found=f"`{found}`" if found is not None else f"{len(start.names):,} columns",
+    )
+
+
+def _table(start: _Start, asked: Asked, seen: _core.FieldSurvey, sampled: bool, listing: Listing) -> Table:
+    known = dict.fromkeys(start.names)
+    types = dict(asked.types)
+    for name in (*(asked.keep or ()), *types):
+        if name not in known:
+            near = near_miss(name, start.names)
+            raise error(
+                "X522",
+                f"there is no column `{name[:60]}`",
+                location=Location(path=listing.full(listing.files[0]), line=start.line, feature=name[:60]),
+                expected=f"one of {shown(list(start.names))}",
+                found=shown(name),
+                do=f"did you mean `{near}`?" if near else "name columns as the first line does",
+            )
+    places = {name: i for i, name in enumerate(start.names)}
+    counts = seen.counts()
+    columns = []
+    for name in asked.keep or start.names:
+        feature = types.get(name)
+        form = _form_of(feature) if feature is not None else _form(counts[places[name]])
+        missing = _has_missing(counts[places[name]], form)
+        chosen = feature if feature is not None else _feature(form, missing)
+        columns.append(Column(name, places[name], form, chosen, feature is not None))
+    return Table(start.names, tuple(columns), start.delimiter, asked.na, sampled)
+
+
+def _form(counts: tuple[int, ...]) -> Form:
+    _, whole, padded, large, real, nan, truth, text = (bool(count) for count in counts)
+    if text or padded or (truth and (whole or large or real or nan)):
+        return "text"
+    if truth:
+        return "truth"
+    if real or nan:
+        return "real"
+    return "whole" if whole and not large else "text"
+
+
+def _form_of(feature: Feature) -> Form:
+    if isinstance(feature, Int64):
+        return "truth" if feature.dtype == np.bool_ else "whole"
+    if isinstance(feature, Float32):
+        return "real"
+    return "bytes" if isinstance(feature, Bytes) else "text"
+
+
+def _has_missing(counts: tuple[int, ...], form: Form) -> bool:
+    return bool(counts[0] or (form == "real" and counts[5]))
+
+
+def _feature(form: Form, optional: bool) -> Feature:
+    match form:
+        case "whole":
+            return Int64(optional=optional)
+        case "real":
+            return Float32(optional=optional)
+        case "truth":
+            return Int64(dtype="bool", optional=optional)
+    return Text(optional=optional)
+
+
+_TRUE = ("true", "True", "TRUE")
+_FALSE = ("false", "False", "FALSE")
+_WHOLE = re.compile(r"-?[0-9]+")
+_HEX = re.compile(r"-?0[xX][0-9a-fA-F]{1,16}")
+_REAL = re.compile(
+    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE
+)
+_WORDS: dict[Form, str] = {"whole": "a whole number", "real": "a number", "truth": "true or false"}
+_FEATURES: dict[Form, str] = {"whole": "Int64", "real": "Float32", "truth": 'Int64(dtype="bool")'}
+
+
+def read_rows(
+    blocks: Iterable[RowBlock | LostRow], table: Table, path: str, full_path: str
+) -> Iterator[Chunk]:
+    """Rows in order. What Arrow takes goes through it whole; only where it does not are rows looked at."""
+    parser = Parser(table)
+    for block in blocks:
+        if isinstance(block, LostRow):
+            yield Row(path, block.row, lost_row_error(block, full_path), block.line)
+            continue
+        batch = parser.parse(block.data, block.rows) if parser.trusts(block.data) else None
+        if batch is not None and not parser.has_infinite(batch):
+            yield _columns(batch, block, 0, block.rows, path)
+        else:
+            yield from _row_by_row(block, parser, path, full_path)
+
+
+def _columns(batch: Any, block: RowBlock, begin: int, end: int, path: str) -> Columns:
+    lines = block.lines[begin:end]
+    even = int(lines[-1]) - int(lines[0]) == end - begin - 1
+    return Columns(
+        path,
+        block.first + begin,
+        batch,
+        end - begin,
+        first_line=int(lines[0]) if even else None,
+        lines=None if even else lines.tolist(),
+    )
+
+
+class Parser:
+    def __init__(self, table: Table) -> None:
+        import pyarrow as pa
+        from pyarrow import csv
+
+        types = {
+            "whole": pa.int64(),
+            "real": pa.float64(),
+            "truth": pa.bool_(),
+            "text": pa.string(),
+            "bytes": pa.binary(),
+        }
+        self.table = table
+        self._convert = csv.ConvertOptions(
+            column_types={column.name: types[column.form] for column in table.columns},
+            include_columns=[column.name for column in table.columns],
+            null_values=list(table.na),
+            strings_can_be_null=True,
+            true_values=list(_TRUE),
+            false_values=list(_FALSE),
+        )
+        self._reals = [i for i, column in enumerate(table.columns) if column.form == "real"]
+        self._wholes = [c.place for c in table.columns if c.form == "whole" and not c.declared]
+
+    def trusts(self, data: bytes) -> bool:
+        """Whether Arrow would not change what is written.
+
+        It reads 007 as 7. Where all rows were looked at, a column of such numbers is one of texts.
+        """
+        if not self.table.sampled or not self._wholes:
+            return True
+        seen = _core.FieldSurvey(self.table.delimiter, len(self.table.names), list(self.table.na))
+        seen.feed(data)
+        counts = seen.counts()
+        return not any(counts[place][2] or counts[place][7] for place in self._wholes)
+
+    def parse(self, data: bytes, rows: int) -> Any:
+        """A batch of `rows` rows, or None where they do not fit."""
+        import pyarrow as pa
+        from pyarrow import csv
+
+        if not rows:
+            return None
+        try:
+            table = csv.read_csv(
+                pa.BufferReader(data),
+                read_options=csv.ReadOptions(
+                    column_names=list(self.table.names), use_threads=False, block_size=len(data) + 1
+                ),
+                parse_options=csv.ParseOptions(
+                    delimiter=self.table.delimiter, newlines_in_values=b'"' in data
+                ),
+                convert_options=self._convert,
+            )
+        except (pa.ArrowException, ValueError, KeyError):
+            return None
+        if table.num_rows != rows:
+            return None
+        return self._without_nan(table.combine_chunks().to_batches()[0])
+
+    def has_infinite(self, batch: Any) -> bool:
+        """Whether a number is infinite; Arrow reads 1e999 as that, too."""
+        from pyarrow import compute
+
+        return any(compute.any(compute.is_inf(batch.column(place))).as_py() for place in self._reals)
+
+    def _without_nan(self, batch: Any) -> Any:
+        """NaN in a file is how a hole is written."""
+        import pyarrow as pa
+        from pyarrow import compute
+
+        arrays = list(batch.columns)
+        for place in self._reals:
+            nan = compute.is_nan(arrays[place])
+            if compute.any(nan).as_py():
+                arrays[place] = compute.if_else(nan, pa.scalar(None, pa.float64()), arrays[place])
+        return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def _row_by_row(block: RowBlock, parser: Parser, path: str, full_path: str) -> Iterator[Chunk]:
+    problems: dict[int, RekordError] = {}
+    for i in range(block.rows):
+        where = Location(path=full_path, row=block.first + i, line=int(block.lines[i]))
+        problem = _problem(block.row(i), parser.table, where)
+        if problem is not None:
+            problems[i] = problem
+    while True:
+        good = [i for i in range(block.rows) if i not in problems]
+        batch = parser.parse(b"".join(_ended(block.row(i)) for i in good), len(good))
+        if batch is not None or not good:
+            break
+        # Arrow sees something that we do not; the row in which it does is found by halving.
+        i = _refused(block, good, parser)
+        where = Location(path=full_path, row=block.first + i, line=int(block.lines[i]))
+        problems[i] = error(
+            "E356",
+            "a row cannot be read as its columns' types",
+            location=where,
+            expected="fields of the types of their columns",
+            found=shown(block.row(i)[:60]),
+            do='read its columns as text: columns={"name": rk.Text()}',
+        )
+    given = 0  # good rows so far
+    i = 0
+    while i < block.rows:
+        if i in problems:
+            yield Row(path, block.first + i, problems[i], int(block.lines[i]))
+            i += 1
+            continue
+        end = i
+        while end < block.rows and end not in problems:
+            end += 1
+        yield _columns(batch.slice(given, end - i), block, i, end, path)
+        given += end - i
+        i = end
+
+
+def _ended(row: bytes) -> bytes:
+    return row if row.endswith((b"\n", b"\r")) else row + b"\n"
+
+
+def _refused(block: RowBlock, rows: list[int], parser: Parser) -> int:
+    while len(rows) > 1:
+        half = rows[: len(rows) // 2]
+        fits = parser.parse(b"".join(_ended(block.row(i)) for i in half), len(half)) is not None
+        rows = rows[len(half) :] if fits else half
+    return rows[0]
+
+
+def _problem(row: bytes, table: Table, where: Location) -> RekordError | None:
+    fields = fields_of(row, table.delimiter)
+    if len(fields) != len(table.names):
+        return error(
+            "E354",
+            f"a row has {len(fields):,} fields, and the table {len(table.names):,} columns",
+            location=where,
+            expected=f"{len(table.names):,} fields",
+            found=f"{len(fields):,} fields: {shown(row[:60].rstrip().decode(errors='replace'))}",
+            do="mend this line: quote a field that holds the delimiter",
+        )
+    for column in table.columns:
+        field = fields[column.place]
+        if column.form == "bytes":
+            continue
+        try:
+            text = field.decode()
+        except UnicodeDecodeError as failure:
+            return not_utf8(field, failure.start, where, column.name)
+        if text not in table.na and not _fits(text, column):
+            return _misfit(text, column, where)
+    return None
+
+
+def _fits(text: str, column: Column) -> bool:
+    bare = text.strip(" \t")
+    match column.form:
+        case "whole":
+            if column.declared and _HEX.fullmatch(bare):
+                return True
+            if not _WHOLE.fullmatch(bare) or len(bare) > 4000:
+                return False
+            digits = bare.lstrip("-")
+            padded = len(digits) > 1 and digits.startswith("0")
+            return (column.declared or not padded) and -(2**63) <= int(bare) < 2**63
+        case "real":
+            return bool(_REAL.fullmatch(bare)) and (math.isfinite(float(bare)) or "n" in bare.lower())
+        case "truth":
+            return text in _TRUE or text in _FALSE
+    return True
+
+
+def _misfit(text: str, column: Column, where: Location) -> RekordError:
+    return error(
+        "E356",
+        f"`{column.name[:60]}` holds {shown(text)}, which is not {_WORDS[column.form]}",
+        location=where.within(feature=column.name[:60]),
+        expected=f"{_WORDS[column.form]}: the column is {_FEATURES[column.form]}",
+        found=shown(text),
+        do=f"mend the field, or read the column as text: columns={{{column.name[:60]!r}: rk.Text()}}",
+    )
+
+
+EXTENSIONS = (".csv", ".tsv", ".tab", ".csv.gz", ".tsv.gz", ".tab.gz")
+MISSING = ("", "NA", "N/A", "null", "NULL")
+"""Fields that stand for no value. NaN does too, in columns of numbers."""
+
+Chosen: TypeAlias = "Sequence[str] | Mapping[str, Feature] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class DelimitedSource:
+    """Rows of CSV or TSV files."""
+
+    path: str
+    asked: Asked
+
+    @property
+    def kind(self) -> str:
+        return "csv"
+
+    @property
+    def root(self) -> str:
+        return self._listing().root
+
+    def options(self) -> Mapping[str, Any]:
+        return _options(self.asked)
+
+    def facts(self) -> Facts:
+        return _facts(survey(self._listing(), self.asked, gzipped=False))
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        seen = survey(self._listing(), self.asked, gzipped=False)
+        cut = grouped(spans(seen.indexes, part_bytes), part_bytes)
+        return [Part((seen.table, seen.listing.root, part.content), part.source_bytes) for part in cut]
+
+    def read(self, part: Part) -> Iterator[Chunk]:
+        table, root, pieces = part.content
+        for span in pieces:
+            assert isinstance(span, Span)
+            path = Listing(root, ()).full(span.file)
+            with opened(path, span.file, span.begin.offset, span.end) as stream:
+                blocks = row_blocks(stream, table.rules, span.begin)
+                yield from read_rows(blocks, table, span.file.path, path)
+
+    def _listing(self) -> Listing:
+        return listed(self.path, EXTENSIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class ZippedDelimitedSource:
+    """Rows of CSV or TSV files that are compressed, and so can only be read from their beginning."""
+
+    path: str
+    asked: Asked
+
+    @property
+    def kind(self) -> str:
+        return "csv"
+
+    @property
+    def root(self) -> str:
+        return self._listing().root
+
+    def options(self) -> Mapping[str, Any]:
+        return _options(self.asked)
+
+    def facts(self) -> Facts:
+        return _facts(survey(self._listing(), self.asked, gzipped=True))
+
+    def rows(self) -> Iterator[Chunk]:
+        seen = survey(self._listing(), self.asked, gzipped=True)
+        for index in seen.indexes:
+            path = seen.listing.full(index.file)
+            with opened(path, index.file, gzipped=True) as stream:
+                head, offset = text_head(stream, path)
+                rest = after_head(stream, head, offset, index.cuts[0])
+                blocks = row_blocks(stream, seen.table.rules, index.cuts[0], head=rest)
+                yield from read_rows(blocks, seen.table, index.file.path, path)
+
+    def _listing(self) -> Listing:
+        return listed(self.path, EXTENSIONS)
+
+
+def csv(
+    path: str | os.PathLike[str],
+    *,
+    delimiter: str | None = None,
+    columns: Chosen = None,
+    header: bool = True,
+    na: Sequence[str] = MISSING,
+) -> DelimitedSource | ZippedDelimitedSource:
+    """Rows of CSV or TSV files: a file, a folder or a pattern.
+
+    Whole numbers are Int64, other numbers Float32 (Tensor of float64 where float32 would not tell them apart), true
+    and false Int64 of dtype bool, everything else Text as it is written: dates, digits after a leading zero,
+    numbers beyond int64. A column in which a field is one of `na` is optional.
+
+    `delimiter` is a tab for .tsv and .tab, else what the first line is parted by. `columns` is a list of the
+    columns to keep, or a dict of the types that some have, such as {"zip": rk.Text()}. With `header=False` the
+    first line is a row, and `columns` names all columns in order; without, they are column_0, column_1, ….
+    """
+    place = checked_path(path, "csv")
+    asked = Asked(
+        delimiter=_checked_delimiter(delimiter),
+        keep=_checked_names(columns),
+        types=_checked_types(columns),
+        header=header,
+        na=_checked_missing(na),
+    )
+    if is_gzip_name(place, EXTENSIONS):
+        return ZippedDelimitedSource(place, asked)
+    return DelimitedSource(place, asked)
+
+
+def _facts(seen: Survey) -> Facts:
+    return Facts(
+        layout="table",
+        schema=Schema({column.name: column.feature for column in seen.table.columns}),
+        rows=seen.rows,
+        source_bytes=seen.listing.source_bytes,
+        files=seen.listing.files,
+    )
+
+
+def _options(asked: Asked) -> Mapping[str, Any]:
+    return {
+        "delimiter": asked.delimiter,
+        "columns": None if asked.keep is None else list(asked.keep),
+        "types": {name: feature_members(feature) for name, feature in asked.types},
+        "header": asked.header,
+        "na": list(asked.na),
+    }
+
+
+def _checked_delimiter(delimiter: object) -> str | None:
+    if delimiter is None:
+        return None
+    if (
+        isinstance(delimiter, str)
+        and len(delimiter) == 1
+        and delimiter.isascii()
+        and delimiter not in '"\r\n\0'
+    ):
+        return delimiter
+    raise error(
+        "U605",
+        f"`delimiter` cannot be {shown(delimiter)}",
+        expected="one ASCII character that is no quote and no end of a line",
+        found=shown(delimiter),
+        do='delimiter=";"',
+    )
+
+
+def _checked_names(columns: object) -> tuple[str, ...] | None:
+    if columns is None or isinstance(columns, Mapping):
+        return None
+    names = tuple(columns) if isinstance(columns, (list, tuple)) else ()
+    good = all(isinstance(name, str) and name and is_unicode(name) for name in names)
+    if names and good and len(set(names)) == len(names):
+        return names
+    raise error(
+        "U605",
+        f"`columns` cannot be {shown(columns)}",
+        expected="a list of names, each once, or a dict of names and features",
+        found=shown(columns),
+        do='columns=["species", "year"]',
+    )
+
+
+def _checked_types(columns: object) -> tuple[tuple[str, Feature], ...]:
+    if not isinstance(columns, Mapping):
+        return ()
+    for name, feature in columns.items():
+        fits = isinstance(feature, (Int64, Float32, Text, Bytes)) and feature.shape == ()
+        if not isinstance(name, str) or not fits:
+            raise error(
+                "U605",
+                f"`columns` declares {shown(name)} as {shown(feature)}",
+                expected="one of rk.Int64(), rk.Float32(), rk.Text(), rk.Bytes(), each of one value",
+                found=shown(feature),
+                do='columns={"zip": rk.Text()}',
+            )
+    return tuple(columns.items())
+
+
+def _checked_missing(na: object) -> tuple[str, ...]:
+    if isinstance(na, (list, tuple)) and all(isinstance(word, str) and is_unicode(word) for word in na):
+        return tuple(na)
+    raise error(
+        "U605",
+        f"`na` cannot be {shown(na)}",
+        expected="a list of the texts that stand for no value",
+        found=shown(na),
+        do='na=["", "NA"]',
+    )

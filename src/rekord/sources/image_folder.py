@@ -1,0 +1,347 @@
+"""Folders of images: their files in a stable order, and a row per image with the class that its folder names."""
+
+from __future__ import annotations
+
+import os
+import stat as modes
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema.messages import shown
+from rekord.sources.base import PART_BYTES, Facts, Part, Row, SourceFile
+from rekord.storage.local import read_error
+
+T = TypeVar("T")
+
+# Also formats that no layout stores: a picture is refused by its name, and does not vanish from a dataset.
+PICTURES = frozenset(
+    (
+        *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff"),
+        *(".heic", ".heif", ".avif", ".jp2", ".jxl", ".ppm", ".pgm", ".pbm", ".pnm", ".tga"),
+    )
+)
+SPLITS = ("train", "val", "valid", "validation", "dev", "eval", "test")
+
+_PASSED_OVER = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"))
+_MOST_FILES = 1 << 16  # in one part, however small they are
+_MOST_WAYS = 16  # to one folder through links, before it is taken for a trap
+_MOST_LEVELS = 64
+
+
+class Tree(NamedTuple):
+    """The pictures below a folder, sorted by the bytes of their paths."""
+
+    files: tuple[SourceFile, ...]
+    ignored: int  # other files
+
+
+def pictures_below(root: str) -> Tree:
+    """Every picture below a folder, by its extension.
+
+    Hidden names and what operating systems leave behind are passed over. Links are followed, except back into
+    a folder that they lie in. A link to nothing is listed with no bytes, so that its row can say so.
+    """
+    walk = _Walk(root)
+    files = list(walk.files(root, "", ()))
+    files.sort(key=lambda file: os.fsencode(file.path))
+    return Tree(tuple(files), walk.ignored)
+
+
+class _Walk:
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.ignored = 0
+        self.ways: dict[tuple[int, int], int] = {}
+
+    def files(self, folder: str, below: str, inside: tuple[tuple[int, int], ...]) -> Iterator[SourceFile]:
+        try:
+            facts = os.stat(folder)
+            identity = facts.st_dev, facts.st_ino
+            if identity in inside:
+                return
+            self.ways[identity] = self.ways.get(identity, 0) + 1
+            if self.ways[identity] > _MOST_WAYS or len(inside) > _MOST_LEVELS:
+                raise _trap(folder)
+            with os.scandir(folder) as names:
+                entries = [entry for entry in names if not _is_passed_over(entry.name)]
+        except OSError as failure:
+            raise read_error(folder, failure) from failure
+        for entry in entries:
+            if _is_folder(entry):
+                yield from self.files(entry.path, f"{below}{entry.name}/", (*inside, identity))
+            elif not is_picture(entry.name):
+                self.ignored += 1
+            else:
+                file = _source_file(entry, below)
+                if file is None:
+                    self.ignored += 1
+                else:
+                    yield file
+
+
+def _is_passed_over(name: str) -> bool:
+    return name.startswith(".") or name.lower() in _PASSED_OVER
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # links in a circle; what they should have been, their row says
+        return False
+
+
+def _source_file(entry: os.DirEntry[str], below: str) -> SourceFile | None:
+    try:
+        facts = entry.stat()
+    except OSError:
+        return SourceFile(below + entry.name, 0, 0)
+    # To read a pipe that is called .jpg would wait for ever.
+    if not modes.S_ISREG(facts.st_mode):
+        return None
+    return SourceFile(below + entry.name, facts.st_size, facts.st_mtime_ns)
+
+
+def _trap(folder: str) -> RekordError:
+    return error(
+        "X503",
+        "links between folders lead to the same files again and again",
+        location=Location(path=folder),
+        expected=f"a folder reached in at most {_MOST_WAYS} ways, at most {_MOST_LEVELS} levels deep",
+        found="more",
+        do="remove the links that lead back up: find . -type l",
+    )
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file is called like a picture, in letters of any case."""
+    return os.path.splitext(name)[1].lower() in PICTURES
+
+
+def stem(path: str) -> str:
+    """A path without its extension, where that is one of pictures."""
+    head, extension = os.path.splitext(path)
+    return head if extension.lower() in PICTURES else path
+
+
+def is_unicode(path: str) -> bool:
+    """Whether the name of a file can be written down; Linux lets names be any bytes."""
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def printable(path: str) -> str:
+    """A path as messages, journals and manifests hold it: bytes that are no UTF-8 are escaped."""
+    return path if is_unicode(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def fingerprint(files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
+    """Files by their printable paths, each once, in order."""
+    listed = {file.path: file for file in files}
+    return tuple(
+        [
+            listed[path] if is_unicode(path) else listed[path]._replace(path=printable(path))
+            for path in sorted(listed, key=os.fsencode)
+        ]
+    )
+
+
+def joined(root: str, path: str) -> str:
+    """A file below a root, as a person finds it."""
+    return printable(os.path.normpath(os.path.join(root, path)))
+
+
+def name_error(root: str, path: str) -> RekordError:
+    """The error for a file whose name is not UTF-8, and so cannot be stored."""
+    return error(
+        "E318",
+        "the name of a file is not UTF-8",
+        location=Location(path=joined(root, path), feature="filename"),
+        expected="UTF-8",
+        found=shown(os.fsencode(os.path.basename(path))[:16]),
+        do="rename the file",
+    )
+
+
+def groups(items: Iterable[tuple[T, int]], part_bytes: int) -> Iterator[tuple[tuple[T, ...], int]]:
+    """Items with their bytes, in order, as parts of about `part_bytes` with the bytes of each."""
+    group: list[T] = []
+    group_bytes = 0
+    for item, size_bytes in items:
+        if group and (group_bytes + size_bytes > part_bytes or len(group) >= _MOST_FILES):
+            yield tuple(group), group_bytes
+            group, group_bytes = [], 0
+        group.append(item)
+        group_bytes += size_bytes
+    if group:
+        yield tuple(group), group_bytes
+
+
+def folder_path(path: object, *, name: str = "path") -> str:
+    """A folder that was given as an argument."""
+    text = given_path(path, name=name)
+    try:
+        is_folder = modes.S_ISDIR(os.stat(text).st_mode)
+    except OSError as failure:
+        raise read_error(text, failure) from failure
+    if not is_folder:
+        raise error(
+            "U605",
+            f"`{name}` is a file, and a folder is needed",
+            location=Location(path=text),
+            expected="a folder",
+            found="a file",
+            do="name the folder that it is in",
+        )
+    return text
+
+
+def given_path(path: object, *, name: str = "path") -> str:
+    """A path that was given as an argument, as text."""
+    if isinstance(path, (str, os.PathLike)):
+        text = os.fspath(path)
+        if isinstance(text, str) and text and "\0" not in text:
+            return text
+    raise error(
+        "U605",
+        f"`{name}` is not a path",
+        expected="a str or a pathlib.Path",
+        found=shown(path),
+        do=f"{name}=pathlib.Path(…)",
+    )
+
+
+def image_folder(path: str | os.PathLike[str], *, classes: Sequence[str] | None = None) -> ImageFolder:
+    """The images below a folder, one row each, with the folder that they are in as their class.
+
+    `path/cat/1.jpg` and `path/cat/more/2.jpg` are of class `cat`. Where every folder of the first level that
+    has images is called like a split (train, val, valid, validation, dev, eval, test, in letters of any case),
+    the folders of the second level are the classes, and rows have a `split`. An image that is in no class
+    folder has no label.
+
+    Classes get their ids from 0 in the order of their names' bytes; `classes` gives the names by id instead,
+    so that several folders agree. Files that are not called like pictures are left out.
+    """
+    return ImageFolder(given_path(path), checked_classes(classes))
+
+
+class _Listing(NamedTuple):
+    files: tuple[SourceFile, ...]
+    ignored: int
+    has_splits: bool
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """The source that `image_folder` makes."""
+
+    root: str
+    classes: tuple[str, ...] | None = None
+
+    @property
+    def kind(self) -> str:
+        return "image_folder"
+
+    def options(self) -> Mapping[str, Any]:
+        return {"classes": None if self.classes is None else list(self.classes)}
+
+    def facts(self) -> Facts:
+        listing = self._list()
+        found: set[str] = set()
+        splits: set[str] = set()
+        for folder in {file.path.rpartition("/")[0] for file in listing.files}:
+            place = _place(f"{folder}/" if folder else "", listing.has_splits)
+            if is_unicode(folder):
+                found.update([place.label] if place.label is not None else [])
+                splits.update([place.split] if place.split is not None else [])
+        return Facts(
+            layout="classification",
+            classes=self.classes or tuple(sorted(found, key=os.fsencode)) or None,
+            rows=len(listing.files),
+            source_bytes=sum([file.size_bytes for file in listing.files]),
+            splits=tuple([name for name in SPLITS if name in splits]) or None,
+            files=fingerprint(listing.files),
+            extra={"ignored_files": listing.ignored, "labels": bool(found)},
+        )
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        listing: _Listing = self.__dict__.get("_listed") or self._list()
+        sized = ((file.path, file.size_bytes) for file in listing.files)
+        return [Part((listing.has_splits, paths), size) for paths, size in groups(sized, part_bytes)]
+
+    def read(self, part: Part) -> Iterator[Row]:
+        has_splits, paths = part.content
+        root = Path(self.root)
+        for path in paths:
+            if not is_unicode(path):
+                yield Row(printable(path), 0, name_error(self.root, path))
+                continue
+            place = _place(path, has_splits)
+            values: dict[str, Any] = {"image": root / path, "filename": path}
+            if place.label is not None:
+                values["label"] = place.label
+            if place.split is not None:
+                values["split"] = place.split
+            yield Row(path, 0, values)
+
+    def _list(self) -> _Listing:
+        """Look at the folder now; `parts` then speaks of the same files as the facts before it."""
+        files, ignored = pictures_below(folder_path(self.root))
+        if not files:
+            raise no_images(self.root, ignored)
+        tops = {file.path.partition("/")[0] for file in files if "/" in file.path}
+        listing = _Listing(files, ignored, bool(tops) and all(top.lower() in SPLITS for top in tops))
+        self.__dict__["_listed"] = listing
+        return listing
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"root": self.root, "classes": self.classes}  # workers get parts, not the list of all files
+
+
+class _Place(NamedTuple):
+    label: str | None
+    split: str | None
+
+
+def _place(path: str, has_splits: bool) -> _Place:
+    folders = path.split("/", 2)[:-1] if has_splits else path.split("/", 1)[:-1]
+    if not has_splits:
+        return _Place(folders[0] if folders else None, None)
+    split = folders[0].lower() if folders else None
+    return _Place(folders[1] if len(folders) > 1 else None, split)
+
+
+def no_images(root: str, ignored: int, *, name: str = "images") -> RekordError:
+    """The error for a folder that has no pictures."""
+    return error(
+        "X527",
+        f"no {name} here",
+        location=Location(path=joined(root, "")),
+        expected="files called .jpg, .png or like other pictures, at any depth",
+        found=f"{ignored:,} files, none of them a picture" if ignored else "no files",
+        do="name the folder that holds the images, or unpack them first",
+    )
+
+
+def checked_classes(classes: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Names of classes by id, as they were given."""
+    if classes is None:
+        return None
+    if isinstance(classes, (list, tuple)):
+        names = tuple(classes)
+        sound = all(isinstance(name, str) and name and is_unicode(name) for name in names)
+        if names and sound and len(set(names)) == len(names):
+            return names
+    raise error(
+        "U611",
+        "`classes` is no list of names",
+        expected="a list of names by id, each of them once",
+        found=shown(classes),
+        do='classes=["cat", "dog"]',
+    )

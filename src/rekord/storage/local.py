@@ -1,0 +1,417 @@
+"""The seam between rekord and the disk: every file is opened, created and renamed through a `Storage`."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat as modes
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.storage.portability import (
+    exchange_names,
+    quoted_folder,
+    to_read,
+    to_write,
+    working_directory_error,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from typing_extensions import Buffer
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+
+Kind = Literal["file", "folder", "other", "unreachable"]
+"""What a name stands for. `other`: a pipe, a socket or a device. `unreachable`: a link that leads nowhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stat:
+    """What a path stands for, links followed."""
+
+    kind: Kind
+    size_bytes: int
+    mtime_ns: int
+    identity: tuple[int, int]  # device and inode: equal for two paths to one thing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One name in a folder. `kind` is that of a link's end; `size_bytes` is None where the listing does not say."""
+
+    name: str
+    kind: Kind
+    link: bool
+    size_bytes: int | None = None
+
+
+class Readable(Protocol):
+    """A file open for reading, unbuffered. A pipe can be one: it has no size (0) and cannot seek."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        """Fill some of `buffer`, at least one byte; 0 means the end of the file."""
+
+    def seek(self, offset: int, /) -> int:
+        """Move to `offset`, counted from the file's first byte."""
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class Writable(Protocol):
+    """A file open for writing at its end, unbuffered."""
+
+    @property
+    def path(self) -> str: ...
+
+    def write(self, data: Buffer, /) -> int:
+        """Write all of `data`, or raise; returns its length in bytes."""
+
+    def fsync(self) -> None:
+        """Return when everything written so far is on the disk itself."""
+
+    def close(self) -> None: ...
+
+
+class Storage(Protocol):
+    """What reading, writing and publishing need of a place; all paths are local to that place.
+
+    Every failure is a `DatasetError`: X501 where something is missing, X503 where it cannot be read, X504
+    where it cannot be written. The operating system's error is its `__cause__`.
+    """
+
+    def open_read(self, path: str) -> Readable: ...
+
+    def create(self, path: str) -> Writable:
+        """A new file. A path that is already there is refused."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Make `source` appear as `target` in one step, in place of a file that was there.
+
+        A folder can be renamed too; its target is nothing yet, or an empty folder.
+        """
+
+    def exchange(self, one: str, other: str) -> bool:
+        """Make each of two things appear under the name of the other, in one step; False where that is impossible."""
+
+    def link(self, source: str, target: str) -> bool:
+        """Make `target` another name of the file `source`; False where the place has no such names."""
+
+    def remove(self, path: str) -> None:
+        """Remove one file."""
+
+    def make_folder(self, path: str) -> None:
+        """A folder with its parents. One that is already there is fine."""
+
+    def remove_folder(self, path: str) -> None:
+        """Remove one folder, which is empty."""
+
+    def sync_folder(self, path: str) -> None:
+        """Return when the names in this folder are on the disk itself."""
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        """The names in a folder, in byte order."""
+
+    def stat(self, path: str) -> Stat: ...
+
+    def real(self, path: str) -> str:
+        """The one path that all links to this thing lead to."""
+
+
+def read_error(path: str, failure: OSError) -> RekordError:
+    """The error for a path that could not be read."""
+    where, found = Location(path=path), _words(failure)
+    # A name below a file, or one longer than any name can be, is missing like any other.
+    if failure.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+        gone = None if os.path.isabs(path) else working_directory_error()
+        return gone or error("X501", location=where, found=found, do=f"ls {quoted_folder(path)}")
+    return error("X503", location=where, found=found, do=to_read(path, failure.errno))
+
+
+def read_file(path: str, storage: Storage, *, most_bytes: int) -> bytes:
+    """The whole of a small file. What lies there may be anything: a pipe would be waited for without end."""
+    found = storage.stat(path)
+    if found.kind != "file" or found.size_bytes > most_bytes:
+        raise error(
+            "X503",
+            location=Location(path=path),
+            expected=f"a file of at most {most_bytes:,} bytes",
+            found=f"{found.size_bytes:,} bytes" if found.kind == "file" else _KINDS[found.kind],
+            do=f"ls -l {quoted_folder(path)}",
+        )
+    with storage.open_read(path) as file:
+        data = bytearray(min(found.size_bytes, most_bytes))
+        view, filled = memoryview(data), 0
+        while filled < len(data) and (count := file.readinto(view[filled:])):
+            filled += count
+    return bytes(view[:filled])
+
+
+_KINDS = {"folder": "a folder", "other": "a pipe, a socket or a device", "unreachable": "a link to nothing"}
+
+
+def write_error(path: str, failure: OSError, *, left_bytes: int | None = None) -> RekordError:
+    """The error for a path that could not be written; `left_bytes` were still to come, if that is known."""
+    do = to_write(path, failure.errno, left_bytes)
+    gone = None if failure.errno != errno.ENOENT or os.path.isabs(path) else working_directory_error()
+    return gone or error("X504", location=Location(path=path), found=_words(failure), do=do)
+
+
+def _words(failure: OSError) -> str:
+    return failure.strerror or str(failure) or type(failure).__name__
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    _refuse_impossible(path)
+    try:
+        yield
+    except OSError as failure:
+        raise read_error(path, failure) from failure
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    _refuse_impossible(path)
+    try:
+        yield
+    except OSError as failure:
+        raise write_error(path, failure) from failure
+
+
+def _refuse_impossible(path: str) -> None:
+    # The operating system's own answers to these are a ValueError and "No such file" about nothing.
+    if not path or "\0" in path:
+        found = "a path with a zero byte in it" if path else "an empty path"
+        raise error(
+            "U605", location=Location(path=path), expected="a path", found=found, do="name a file or folder"
+        )
+
+
+class LocalStorage:
+    """The file system of this machine."""
+
+    def open_read(self, path: str) -> Readable:
+        with _reading(path):
+            return _LocalReadable(path)
+
+    def create(self, path: str) -> Writable:
+        with _writing(path):
+            return _LocalWritable(path, io.FileIO(path, "x"))
+
+    def rename(self, source: str, target: str) -> None:
+        _refuse_impossible(source)
+        with _writing(target):
+            os.replace(source, target)
+
+    def exchange(self, one: str, other: str) -> bool:
+        _refuse_impossible(other)
+        with _writing(one):
+            return exchange_names(one, other)
+
+    def link(self, source: str, target: str) -> bool:
+        _refuse_impossible(source)
+        with _writing(target):
+            try:
+                os.link(source, target)
+            except OSError as failure:
+                if failure.errno in _NO_LINKS:
+                    return False
+                raise
+        return True
+
+    def remove(self, path: str) -> None:
+        with _writing(path):
+            try:
+                os.unlink(path)
+            except FileNotFoundError as failure:
+                raise read_error(path, failure) from failure
+
+    def make_folder(self, path: str) -> None:
+        with _writing(path):
+            os.makedirs(path, exist_ok=True)
+
+    def remove_folder(self, path: str) -> None:
+        with _writing(path):
+            os.rmdir(path)
+
+    def sync_folder(self, path: str) -> None:
+        with _writing(path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            except OSError as failure:
+                # Some network file systems cannot sync a folder; they have no way to be safer.
+                if failure.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS):
+                    raise
+            finally:
+                os.close(descriptor)
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        with _reading(folder), os.scandir(folder) as names:
+            return sorted((_entry(name) for name in names), key=lambda entry: os.fsencode(entry.name))
+
+    def stat(self, path: str) -> Stat:
+        with _reading(path):
+            facts = os.stat(path)
+        return Stat(
+            kind=_kind(facts.st_mode),
+            size_bytes=facts.st_size,
+            mtime_ns=facts.st_mtime_ns,
+            identity=(facts.st_dev, facts.st_ino),
+        )
+
+    def real(self, path: str) -> str:
+        with _reading(path):
+            return os.path.realpath(path)
+
+
+_NO_LINKS = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS)
+"""Another disk, too many names, a file of somebody else, or a file system that knows nothing of them."""
+
+
+def _kind(mode: int) -> Kind:
+    if modes.S_ISREG(mode):
+        return "file"
+    return "folder" if modes.S_ISDIR(mode) else "other"
+
+
+def _entry(name: os.DirEntry[str]) -> Entry:
+    link = name.is_symlink()
+    try:
+        if name.is_dir():
+            kind: Kind = "folder"
+        elif name.is_file():
+            kind = "file"
+        else:
+            # A link to nothing is neither, and so is a pipe; only a look at the end tells them apart.
+            kind = "unreachable" if link and not os.path.exists(name.path) else "other"
+    except OSError:
+        kind = "unreachable"
+    return Entry(name=name.name, kind=kind, link=link)
+
+
+class _LocalReadable:
+    """Whoever is done with it closes it. Left behind, in an iteration that nobody goes on with, it closes itself."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._descriptor = -1
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # The descriptor stays ours: in a cycle of garbage a file that owns one is ended first, with a warning.
+            self._file = io.FileIO(descriptor, "r", closefd=False)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    @property
+    def size_bytes(self) -> int:
+        with _reading(self.path):
+            return os.fstat(self._file.fileno()).st_size
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        try:
+            # None, "nothing yet", is for files that do not block; a regular file never answers it.
+            return self._file.readinto(buffer) or 0
+        except OSError as failure:
+            raise read_error(self.path, failure) from failure
+
+    def seek(self, offset: int, /) -> int:
+        with _reading(self.path):
+            return self._file.seek(offset)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor < 0:
+            return
+        # What was read has been read: an error at closing says nothing about it.
+        with suppress(OSError):
+            self._file.close()
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+
+class _LocalWritable:
+    def __init__(self, path: str, file: io.FileIO) -> None:
+        self.path = path
+        self._file = file
+
+    def write(self, data: Buffer, /) -> int:
+        left = memoryview(data).cast("B")
+        whole_bytes = len(left)
+        while left:
+            try:
+                # The system may take less than it is given: near a full disk, and always above 2 GiB.
+                written_bytes = self._file.write(left)
+                if not written_bytes:
+                    raise OSError(errno.EIO, "the disk took no bytes")
+            except OSError as failure:
+                raise write_error(self.path, failure, left_bytes=len(left)) from failure
+            left = left[written_bytes:]
+        return whole_bytes
+
+    def fsync(self) -> None:
+        with _writing(self.path):
+            _sync(self._file.fileno())
+
+    def close(self) -> None:
+        with _writing(self.path):
+            self._file.close()
+
+
+def begin_sync(file: Writable, begin: int, size_bytes: int) -> None:
+    """Have the disk begin with bytes that were just written, so that `fsync` waits for little. Only a hint."""
+    if isinstance(file, _LocalWritable) and hasattr(os, "posix_fadvise"):
+        with suppress(OSError):
+            # Bytes that the disk does not have yet cannot be forgotten: they are sent there at once.
+            os.posix_fadvise(file._file.fileno(), begin, size_bytes, os.POSIX_FADV_DONTNEED)
+
+
+if sys.platform == "darwin":
+    import fcntl
+
+    def _sync(descriptor: int) -> None:
+        # There fsync only hands the bytes to the drive; this one waits until the drive has kept them.
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        except OSError:
+            os.fsync(descriptor)
+else:
+
+    def _sync(descriptor: int) -> None:
+        os.fsync(descriptor)
+
+
+LOCAL: Final[Storage] = LocalStorage()

@@ -1,0 +1,303 @@
+"""Sources, conversions and manifests for tests, small enough that a few rows make many parts."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from rekord.conversion import driver, encode_rows, shards, spill, tasks
+from rekord.conversion.driver import Conversion, Outcome
+from rekord.dataset.manifest import Manifest, _checksum
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Bytes, Int64, Label, Schema, Text
+from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, Row, SourceFile
+from rekord.storage.local import LOCAL, Storage
+from rekord.verbs.write import prepare, run, write
+
+Change = Callable[[dict[str, Any]], object]
+
+
+def edit_manifest(folder: Path | str, change: Change) -> None:
+    """Change the document of a manifest, and make its checksum agree with it again where that is possible."""
+    path = Path(folder) / "rekord.json"
+    document = json.loads(path.read_text())
+    change(document)
+    with suppress(msgspec.ValidationError, OverflowError):  # reading it says so too
+        document["checksum"] = _checksum(msgspec.convert(document, Manifest))
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+CLASSES = 4
+
+
+class _Stretch(NamedTuple):
+    """Some lines of a file."""
+
+    path: str
+    begin: int
+    end: int
+    first_line: int  # from 0
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedFiles:
+    """All files below a folder: a line `2 some text` is a row with a label and a text, and its line number.
+
+    An empty line is no row, and moves none: positions are line numbers. A line that begins with `!` is a row that
+    cannot be made. With `columns` rows come side by side where they can; with `folders` the first folder of a
+    path is the row's split.
+    """
+
+    root: str
+    columns: bool = False
+    folders: bool = False
+
+    @property
+    def kind(self) -> str:
+        return "numbered"
+
+    def options(self) -> Mapping[str, Any]:
+        return {}
+
+    def facts(self) -> Facts:
+        paths = self._paths()
+        stats = [os.stat(os.path.join(self.root, path)) for path in paths]
+        splits = tuple(sorted({path.split("/")[0] for path in paths})) if self.folders else None
+        return Facts(
+            layout="table",
+            schema=Schema({"line": Int64(), "label": Label(CLASSES), "text": Text()}),
+            source_bytes=sum(stat.st_size for stat in stats),
+            splits=splits,
+            files=tuple(
+                SourceFile(path, stat.st_size, stat.st_mtime_ns)
+                for path, stat in zip(paths, stats, strict=True)
+            ),
+        )
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        parts: list[Part] = []
+        waiting: list[_Stretch] = []
+        waiting_bytes = 0
+        for path in self._paths():
+            begin = end = first_line = 0
+            for line, text in enumerate(self._lines(path), 1):
+                end += len(text)
+                if waiting_bytes + end - begin >= part_bytes:
+                    waiting.append(_Stretch(path, begin, end, first_line))
+                    parts.append(Part(tuple(waiting), waiting_bytes + end - begin))
+                    waiting, waiting_bytes, begin, first_line = [], 0, end, line
+            if end > begin:
+                waiting.append(_Stretch(path, begin, end, first_line))
+                waiting_bytes += end - begin
+        if waiting:
+            parts.append(Part(tuple(waiting), waiting_bytes))
+        return parts
+
+    def read(self, part: Part) -> Iterator[Chunk]:
+        for stretch in part.content:
+            rows = self._rows(stretch)
+            yield from self._side_by_side(rows) if self.columns else rows
+
+    def _paths(self) -> list[str]:
+        found = []
+        for folder, _, names in os.walk(self.root):
+            below = os.path.relpath(folder, self.root)
+            found += [name if below == "." else f"{below}/{name}".replace(os.sep, "/") for name in names]
+        return sorted(found)
+
+    def _lines(self, path: str) -> list[bytes]:
+        with open(os.path.join(self.root, path), "rb") as file:
+            return file.read().splitlines(keepends=True)
+
+    def _rows(self, stretch: _Stretch) -> Iterator[Row]:
+        with open(os.path.join(self.root, stretch.path), "rb") as file:
+            file.seek(stretch.begin)
+            lines = file.read(stretch.end - stretch.begin).decode().splitlines()
+        for line, text in enumerate(lines, stretch.first_line):
+            if text:
+                yield Row(stretch.path, line, self._values(stretch.path, line, text), line + 1)
+
+    def _values(self, path: str, line: int, text: str) -> Mapping[str, Any] | RekordError:
+        if text.startswith("!"):
+            place = Location(path=os.path.join(self.root, path), row=line, line=line + 1)
+            return error("E355", location=place, expected="a row", found="!", do="mend the line")
+        label, _, rest = text.partition(" ")
+        values = {"line": line, "label": int(label), "text": rest}
+        return {**values, "split": path.split("/")[0]} if self.folders else values
+
+    @staticmethod
+    def _side_by_side(rows: Iterator[Row]) -> Iterator[Chunk]:
+        """Rows of following lines in one chunk; those that cannot be made between them."""
+        together: list[Row] = []
+        for row in rows:
+            good = not isinstance(row.values, RekordError)
+            if together and not (good and row.position == together[-1].position + 1):
+                yield _chunk(together)
+                together = []
+            if good:
+                together.append(row)
+            else:
+                yield row
+        if together:
+            yield _chunk(together)
+
+
+def _chunk(rows: list[Row]) -> Columns:
+    values: list[Any] = [row.values for row in rows]
+    return Columns(
+        path=rows[0].path,
+        first=rows[0].position,
+        values={name: [one[name] for one in values] for name in values[0]},
+        rows=len(rows),
+        first_line=rows[0].line,
+    )
+
+
+def numbered_lines(count: int, *, start: int = 0, classes: int = CLASSES) -> str:
+    """Lines for a file of `NumberedFiles`, no two alike, of different lengths, with unequal classes."""
+    lines = []
+    for i in range(start, start + count):
+        label = (i * i + i // 3) % classes
+        lines.append(f"{label} row {i} {'x' * (i * 7 % 23)}\n")
+    return "".join(lines)
+
+
+def tree(folder: str | os.PathLike[str]) -> dict[str, bytes]:
+    """Every file below a folder with its bytes; a folder that is empty is there too, without any."""
+    found: dict[str, bytes] = {}
+    for place, folders, names in os.walk(folder):
+        below = os.path.relpath(place, folder)
+        if not folders and not names and below != ".":
+            found[f"{below}/"] = b""
+        for name in names:
+            path = os.path.join(place, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, folder)] = file.read()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """Rows that are made when they are read: of any number, and on no disk."""
+
+    rows: int
+    row_bytes: int
+
+    @property
+    def kind(self) -> str:
+        return "generated"
+
+    @property
+    def root(self) -> str:
+        return ""
+
+    def options(self) -> Mapping[str, Any]:
+        return {"rows": self.rows, "row_bytes": self.row_bytes}
+
+    def facts(self) -> Facts:
+        schema = Schema({"number": Int64(), "label": Label(CLASSES), "blob": Bytes()})
+        return Facts(layout="table", schema=schema, rows=self.rows, source_bytes=self.rows * self.row_bytes)
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        step = max(1, part_bytes // self.row_bytes)
+        ranges = [(begin, min(begin + step, self.rows)) for begin in range(0, self.rows, step)]
+        return [Part((begin, end), (end - begin) * self.row_bytes) for begin, end in ranges]
+
+    def read(self, part: Part) -> Iterator[Chunk]:
+        begin, end = part.content
+        for number in range(begin, end):
+            blob = (b"%016d" % number) * (self.row_bytes // 16)
+            yield Row("rows", number, {"number": number, "label": number % CLASSES, "blob": blob})
+
+
+class PeakMemory:
+    """The most anonymous memory that this process and its children had at once, looked at many times a second."""
+
+    def __init__(self) -> None:
+        self.peak_bytes = 0
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> PeakMemory:
+        self._watch.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._ended.set()
+        self._watch.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.005):
+            self.peak_bytes = max(self.peak_bytes, sum(map(_anonymous_bytes, _family(os.getpid()))))
+
+
+def _family(process: int) -> list[int]:
+    """A process and all that descend from it."""
+    found = [process]
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with open(f"/proc/{process}/task/{thread}/children", encoding="ascii") as file:
+                for child in file.read().split():
+                    found += _family(int(child))
+    return found
+
+
+def _anonymous_bytes(process: int) -> int:
+    with suppress(OSError), open(f"/proc/{process}/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+class _Patch(Protocol):
+    def setattr(self, target: Any, name: str, value: object) -> None: ...
+
+
+def cut_small(patch: _Patch, *, part_bytes: int = 250, run_bytes: int = 600, piece_bytes: int = 300) -> None:
+    """Make parts, runs and pieces small in this process, so that few rows make several of each."""
+    patch.setattr(driver, "PART_BYTES", part_bytes)
+    patch.setattr(tasks, "PART_BYTES", part_bytes)
+    patch.setattr(spill, "RUN_BYTES", run_bytes)
+    patch.setattr(shards, "RUN_BYTES", run_bytes)
+    patch.setattr(encode_rows, "_PIECE_BYTES", piece_bytes)
+
+
+def never_wait_for_disks(patch: _Patch) -> None:
+    """Skip what makes a disk keep its bytes. `FaultyStorage` loses what was not synced without looking at disks."""
+    patch.setattr(os, "fsync", lambda _descriptor: None)
+
+
+def conversion(
+    rows: Any, out: str | os.PathLike[str], options: Mapping[str, Any], storage: Storage = LOCAL
+) -> Conversion:
+    """What `rk.write(rows, out, **options)` would run, in this process alone unless options say otherwise."""
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(write).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and name in inspect.signature(prepare).parameters
+    }
+    return prepare(rows, out, **{**defaults, "workers": 1, **options}, storage=storage)
+
+
+def converted(
+    rows: Any, out: str | os.PathLike[str], options: Mapping[str, Any], storage: Storage = LOCAL
+) -> Outcome:
+    """Run a conversion."""
+    return run(conversion(rows, out, options, storage))
+
+
+def strays(out: str | os.PathLike[str]) -> list[str]:
+    """What lies beside a dataset and begins with its hidden name: stagings, locks, older datasets."""
+    parent, name = os.path.split(os.path.abspath(out))
+    return sorted(other for other in os.listdir(parent) if other.startswith(f".{name}."))

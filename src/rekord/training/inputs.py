@@ -1,0 +1,575 @@
+"""The inputs of a model: how the columns of a batch become its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema.messages import shown
+from rekord.training.choose import no_class
+from rekord.training.task import MOST_CHANNELS, Form, Task, as_text, valid_rows
+from rekord.transforms.vocabularies import Splitting, Words
+
+Array: TypeAlias = "npt.NDArray[Any]"
+Batch: TypeAlias = "Mapping[str, Column]"
+
+PAD = 0
+UNKNOWN = 1
+FIRST = 2
+"""The ids of texts and tokens: nothing, something that was not learned, and from here on what was."""
+
+MOST_IDS = 1 << 16
+"""Of more ids some share one: a table of so many rows is what a small model has room for, and learns in time."""
+
+MOST_LENGTH = 256
+"""Of a longer text or list of tokens the rest is cut off."""
+
+_LARGEST = np.float32(1e19)
+
+SPLITTING = Splitting("words", lowercase=True)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An input as the model declares it. `size` is how many ids there are, 0 where it holds no ids.
+
+    An image of uint8 has values up to 255, one of float32 values up to 1.
+    """
+
+    form: Form
+    shape: tuple[int, ...]
+    dtype: str
+    size: int = 0
+
+
+class Part(Protocol):
+    """One input. A frozen value, shared by threads."""
+
+    form: ClassVar[Form]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is made of."""
+
+    @property
+    def spec(self) -> Spec:
+        """What comes out, of one record."""
+
+    def __call__(self, batch: Batch) -> Array:
+        """What comes out, of all records of a batch. Row i depends on record i alone."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that was learned, as JSON holds it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """Numbers side by side. What is missing or NaN is the mean, and what is infinite the largest that was seen."""
+
+    columns: tuple[str, ...]
+    mean: Array
+    variance: Array
+    least: Array
+    most: Array
+
+    form: ClassVar[Form] = "numbers"
+
+    @property
+    def spec(self) -> Spec:
+        return Spec("numbers", (len(self.mean),), "float32")
+
+    def __call__(self, batch: Batch) -> Array:
+        values = side_by_side(batch, self.columns)
+        for strange, instead in (
+            (np.isnan(values), self.mean),
+            (values == np.inf, self.most),
+            (values == -np.inf, self.least),
+        ):
+            if strange.any():
+                values = np.where(strange, instead, values)
+        return values
+
+    def to_dict(self) -> dict[str, Any]:
+        arrays = {name: getattr(self, name).tolist() for name in ("mean", "variance", "least", "most")}
+        return {"columns": list(self.columns), **arrays}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Numbers:
+        arrays = [np.array(told[name], np.float32) for name in ("mean", "variance", "least", "most")]
+        if len({array.shape for array in arrays}) != 1 or arrays[0].ndim != 1:
+            raise ValueError("as many means as variances")
+        return cls(tuple([str(name) for name in told["columns"]]), *arrays)
+
+
+@dataclass(frozen=True)
+class Category:
+    """One of some values as an id from 1 on; 0 where there is none, or one that was not learned.
+
+    `count` ids from 0 on are stored where no `words` are given.
+    """
+
+    column: str
+    words: Words | None
+    count: int
+
+    form: ClassVar[Form] = "category"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def spec(self) -> Spec:
+        return Spec("category", (), "int32", 1 + self.count)
+
+    def __call__(self, batch: Batch) -> Array:
+        column = batch[self.column]
+        if self.words is not None:
+            assert isinstance(column, Strings)
+            places = self.words.ids
+            found = [-1 if value is None else places.get(as_text(value), -1) for value in column.tolist()]
+            return np.array(found, np.int32) + np.array(1, np.int32)
+        values = dense(column)
+        known = valid_rows(column) & (values >= 0) & (values < self.count)
+        ids: Array = np.where(known, values + 1, 0).astype(np.int32)
+        return ids
+
+    def to_dict(self) -> dict[str, Any]:
+        words = None if self.words is None else list(self.words.words)
+        return {"column": self.column, "words": words, "count": self.count}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Category:
+        words = None if told["words"] is None else _words(told["words"])
+        count = bounded(told["count"], MOST_IDS) if words is None else len(words)
+        return cls(str(told["column"]), words, count)
+
+
+@dataclass(frozen=True)
+class WordIds:
+    """A text as the ids of its words, cut or padded to one length."""
+
+    column: str
+    words: Words
+    length: int
+
+    form: ClassVar[Form] = "text"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def spec(self) -> Spec:
+        return Spec("text", (self.length,), "int32", FIRST + len(self.words))
+
+    def __call__(self, batch: Batch) -> Array:
+        column = batch[self.column]
+        assert isinstance(column, Strings)
+        ids = self.words.ids
+        out = np.zeros((len(column), self.length), np.int32)
+        for row, text in enumerate(column.tolist()):
+            found = [ids.get(word, -1) + FIRST for word in SPLITTING(as_text(text))[: self.length]]
+            out[row, : len(found)] = found
+        return _never_empty(out)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"column": self.column, "words": list(self.words.words), "length": self.length}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> WordIds:
+        return cls(str(told["column"]), _words(told["words"]), bounded(told["length"], MOST_LENGTH))
+
+
+@dataclass(frozen=True)
+class TokenIds:
+    """Whole numbers from 0 to `largest` as ids, cut or padded to one length.
+
+    Of a column of one length, the zeros at the end are what somebody has padded it with.
+    """
+
+    column: str
+    largest: int
+    length: int
+
+    form: ClassVar[Form] = "tokens"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def spec(self) -> Spec:
+        return Spec("tokens", (self.length,), "int32", min(FIRST + 1 + self.largest, MOST_IDS))
+
+    def __call__(self, batch: Batch) -> Array:
+        tokens = token_lists(batch[self.column])
+        ids = Ragged(self._ids(np.asarray(tokens.values)), tokens.offsets, valid=tokens.valid)
+        return _never_empty(ids.to_padded(PAD, self.length))
+
+    def _ids(self, tokens: Array) -> Array:
+        known = (tokens >= 0) & (tokens <= self.largest)
+        room = self.spec.size - FIRST
+        return np.where(known, tokens % np.int64(room) + FIRST, UNKNOWN).astype(np.int32)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"column": self.column, "largest": self.largest, "length": self.length}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> TokenIds:
+        return cls(str(told["column"]), int(told["largest"]), bounded(told["length"], MOST_LENGTH))
+
+
+def dense(column: Column) -> Array:
+    """A column of one shape as an array, zero where a row is missing."""
+    if isinstance(column, Optional):
+        return np.where(_beside(column.valid, column.values), column.values, column.values.dtype.type(0))
+    assert isinstance(column, np.ndarray)
+    return column
+
+
+def side_by_side(batch: Batch, columns: tuple[str, ...]) -> Array:
+    """Columns of numbers as one float32 matrix, NaN where a row is missing."""
+    made = []
+    for name in columns:
+        column = batch[name]
+        if isinstance(column, SparseColumn):
+            values = column.to_dense()
+        else:
+            values = column.values if isinstance(column, Optional) else np.asarray(column)
+        with np.errstate(over="ignore"):
+            flat = values.reshape(len(values), -1).astype(np.float32)
+        # What float32 cannot square counts as infinite, and is then bounded: it stands for a missing value mostly,
+        # and no variance would be left that says anything of the others.
+        flat[np.abs(flat) > _LARGEST] *= np.float32(np.inf)
+        flat[~valid_rows(column)] = np.nan
+        made.append(flat)
+    return made[0] if len(made) == 1 else np.concatenate(made, axis=1)
+
+
+def token_lists(column: Column) -> Ragged:
+    """The tokens of each row as int64, those of a fixed length without the zeros at their end."""
+    if isinstance(column, Ragged):
+        return Ragged(np.asarray(column.values).astype(np.int64), column.offsets, valid=column.valid)
+    values = dense(column).astype(np.int64)
+    width = values.shape[1]
+    last = width - np.argmax(values[:, ::-1] != 0, axis=1)
+    kept = np.arange(width) < np.where((values != 0).any(axis=1), last, 0)[:, None]
+    offsets = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64)
+    return Ragged(values[kept], offsets)
+
+
+def bounded(told: Any, most: int) -> int:
+    """A number of things that was told, from 1 to `most`: what is read back must not take more memory than it did."""
+    number = int(told)
+    if not 1 <= number <= most:
+        raise ValueError(f"{number} is not from 1 to {most}")
+    return number
+
+
+def damaged(found: str) -> RekordError:
+    """The error for what was learned and cannot be read back."""
+    return error(
+        "X575",
+        "what was learned of the inputs cannot be read back",
+        location=Location(),
+        expected="what `rekord train` wrote",
+        found=found[:60],
+        do="rekord train PATH --fresh, which learns it again",
+    )
+
+
+def _never_empty(ids: Array) -> Array:
+    # The mean over no words at all would be no number.
+    ids[ids[:, 0] == PAD, 0] = UNKNOWN
+    return ids
+
+
+def _beside(valid: Array, values: Array) -> Array:
+    return valid.reshape(-1, *[1] * (values.ndim - 1))
+
+
+def _words(told: Any) -> Words:
+    if not isinstance(told, list) or not all(isinstance(word, str) for word in told):
+        raise TypeError("a list of words")
+    return Words(tuple(told))
+
+
+LEAST_SIDE = 8
+MOST_SIDE = 4096
+"""What a model can be asked to take as the height or width of an image."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image, all of them of one size; a record that has none gets a black one.
+
+    `is_stored` says that the column is declared as bytes, which nobody has decoded before.
+    """
+
+    column: str
+    height: int
+    width: int
+    channels: int
+    is_stored: bool = False
+
+    form: ClassVar[Form] = "image"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def spec(self) -> Spec:
+        return Spec("image", (self.height, self.width, self.channels), "uint8")
+
+    def __call__(self, batch: Batch) -> Array:
+        column = batch[self.column]
+        if not isinstance(column, Strings):
+            return dense(column)
+        from rekord.codec.images.decode import image_pixels
+        from rekord.codec.images.inspect import Unsound
+
+        out = np.zeros((len(column), *self.spec.shape), np.uint8)
+        for row, data in enumerate(column.tolist()):
+            if data is not None:
+                try:
+                    out[row] = image_pixels(data, self.channels, (self.height, self.width))
+                except Unsound as refused:
+                    raise refused.told(self.column) from refused.__cause__
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "column": self.column,
+            "height": self.height,
+            "width": self.width,
+            "channels": self.channels,
+            "is_stored": self.is_stored,
+        }
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Picture:
+        height, width, channels = _size(told)
+        return cls(str(told["column"]), height, width, channels, bool(told["is_stored"]))
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """An image that is stored as numbers, `scale` of which are 1; larger ones are thinned out to the size."""
+
+    column: str
+    height: int
+    width: int
+    channels: int
+    scale: float
+
+    form: ClassVar[Form] = "image"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def spec(self) -> Spec:
+        return Spec("image", (self.height, self.width, self.channels), "float32")
+
+    def __call__(self, batch: Batch) -> Array:
+        values = dense(batch[self.column])
+        values = values.reshape(len(values), *values.shape[1:3], self.channels)
+        rows, columns = _nearest(values.shape[1], self.height), _nearest(values.shape[2], self.width)
+        with np.errstate(over="ignore"):
+            scaled = values[:, rows[:, None], columns].astype(np.float32) / np.float32(self.scale)
+        bounded: Array = np.nan_to_num(scaled, nan=0.0, posinf=1.0, neginf=-1.0)
+        return bounded
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "column": self.column,
+            "height": self.height,
+            "width": self.width,
+            "channels": self.channels,
+            "scale": self.scale,
+        }
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Pixels:
+        height, width, channels = _size(told)
+        return cls(str(told["column"]), height, width, channels, float(told["scale"]))
+
+
+def _size(told: Mapping[str, Any]) -> list[int]:
+    most = {"height": MOST_SIDE, "width": MOST_SIDE, "channels": MOST_CHANNELS}
+    return [bounded(told[name], limit) for name, limit in most.items()]
+
+
+def _nearest(have: int, want: int) -> Array:
+    places: Array = ((np.arange(want) + 0.5) * have / want).astype(np.int64)
+    return places
+
+
+__all__ = ["Encoder", "Spec", "Step"]
+
+
+_KINDS: Mapping[str, Any] = {
+    "picture": Picture,
+    "pixels": Pixels,
+    "numbers": Numbers,
+    "category": Category,
+    "words": WordIds,
+    "tokens": TokenIds,
+}
+"""What is told under which name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What a model takes at once: inputs by name, targets, and of how many records they are."""
+
+    x: dict[str, Array]
+    y: Array
+    rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """Makes steps of batches by what was learned of the training split. Can be pickled and shared by threads."""
+
+    task: Task
+    parts: Mapping[str, Part]  # by the names of the model's inputs
+    target_mean: float = 0.0
+    target_std: float = 1.0
+
+    @cached_property
+    def specs(self) -> Mapping[str, Spec]:
+        """The inputs as the model declares them."""
+        return {name: part.spec for name, part in self.parts.items()}
+
+    @property
+    def mean(self) -> Array | None:
+        """Of each value of the input "numbers"; None where there is no such input."""
+        numbers = self._numbers
+        return None if numbers is None else numbers.mean
+
+    @property
+    def variance(self) -> Array | None:
+        """Of each value of the input "numbers", nowhere 0."""
+        numbers = self._numbers
+        return None if numbers is None else numbers.variance
+
+    @property
+    def image_size(self) -> tuple[int, int] | None:
+        """Height and width of the image, where there is one."""
+        image = self.parts.get("image")
+        return (image.height, image.width) if isinstance(image, (Picture, Pixels)) else None
+
+    def reading(self) -> dict[str, Any]:
+        """What `split.batches` is to be asked for."""
+        columns = [column for part in self.parts.values() for column in part.columns]
+        image = self.parts.get("image")
+        decodes = isinstance(image, Picture) and not image.is_stored
+        return {
+            "columns": [*columns, self.task.target],
+            "decode": decodes,
+            "resize": self.image_size if decodes else None,
+        }
+
+    def __call__(self, batch: dict[str, Column]) -> Step:
+        y = self._target(batch[self.task.target])
+        return Step({name: part(batch) for name, part in self.parts.items()}, y, len(y))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was learned, as JSON holds it; with the classes, so that the model can be used with it alone."""
+        inputs = {name: {"kind": _kind_of(part), **part.to_dict()} for name, part in self.parts.items()}
+        target = {
+            "column": self.task.target,
+            "kind": self.task.kind,
+            "classes": list(self.task.classes),
+            "mean": self.target_mean,
+            "std": self.target_std,
+        }
+        return {"inputs": inputs, "target": target}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any], task: Task) -> Encoder:
+        """The encoder that `to_dict` told of, for the same task."""
+        try:
+            parts = {str(name): _KINDS[one["kind"]].from_dict(one) for name, one in told["inputs"].items()}
+            return cls(task, parts, float(told["target"]["mean"]), float(told["target"]["std"]))
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as failure:
+            raise damaged(f"{type(failure).__name__}: {failure}") from None
+
+    @property
+    def _numbers(self) -> Numbers | None:
+        numbers = self.parts.get("numbers")
+        return numbers if isinstance(numbers, Numbers) else None
+
+    def _target(self, column: Column) -> Array:
+        missing = int((~valid_rows(column)).sum())
+        if missing:
+            what = f"{missing:,} of {len(column):,} records of a batch have no value in `{self.task.target}`"
+            raise no_class(self.task, what, "a value in each record", "no value")
+        stored = column.values if isinstance(column, Optional) else column
+        if self.task.kind == "segmentation":
+            return self._pixel_ids(np.asarray(stored).astype(np.int32))
+        if self.task.kind == "regression":
+            return self._number(np.asarray(stored))
+        return self._class_ids(stored)
+
+    def _pixel_ids(self, ids: Array) -> Array:
+        strange = (ids < 0) | (ids >= len(self.task.classes))
+        if self.task.ignore is not None:
+            strange &= ids != self.task.ignore
+        if strange.any():
+            records = int(strange.any((1, 2)).sum())
+            what = (
+                f"`{self.task.target}` has pixels of none of the classes, in {records:,} records of a batch"
+            )
+            ignored = "" if self.task.ignore is None else f", or {self.task.ignore}, which is ignored"
+            found = str(int(ids[strange][0]))
+            raise no_class(self.task, what, f"ids below {len(self.task.classes):,}{ignored}", found)
+        return ids
+
+    def _number(self, stored: Array) -> Array:
+        with np.errstate(over="ignore"):
+            values = stored.astype(np.float32)
+        strange = ~np.isfinite(values)
+        if strange.any():
+            what = f"`{self.task.target}` is no finite number in {int(strange.sum()):,} records of a batch"
+            raise no_class(self.task, what, "a finite number in each record", f"{values[strange][0]}")
+        return values
+
+    def _class_ids(self, stored: Any) -> Array:
+        if self.task.values is None:
+            ids = np.asarray(stored)
+            known = (ids >= 0) & (ids < len(self.task.classes))
+        else:
+            values = stored.tolist() if isinstance(stored, Strings) else np.asarray(stored).tolist()
+            ids = np.array([self._ids.get(value, -1) for value in values], np.int32)
+            known = ids >= 0
+        if known.all():
+            return ids.astype(np.int32)
+        row = int(np.argmin(known))
+        values = stored[row] if isinstance(stored, Strings) else np.asarray(stored)[row].item()
+        raise no_class(
+            self.task,
+            f"`{self.task.target}` has a value that is none of the classes",
+            f"one of {len(self.task.classes):,} classes",
+            shown(values),
+        )
+
+    @cached_property
+    def _ids(self) -> dict[Any, int]:
+        return {value: number for number, value in enumerate(self.task.values or ())}
+
+
+def _kind_of(part: Part) -> str:
+    return next(name for name, kind in _KINDS.items() if type(part) is kind)

@@ -1,0 +1,570 @@
+"""The image of a row while it is transformed, with its masks and boxes, and where each pixel goes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from PIL import Image as Pillow
+
+from rekord import _core
+from rekord.codec.columns import Array
+from rekord.codec.images.decode import drafted, in_mode, mask_ids, nearest, opened
+from rekord.codec.images.inspect import FORMATS, Made, MadeMask, Picture, grey_png
+from rekord.codec.images.store import Ids, same_size, stored_image, stored_mask
+from rekord.codec.values import Unfit, described
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Image, Mask
+from rekord.transforms.base import Row
+
+MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+FILTERS = {
+    "nearest": Pillow.Resampling.NEAREST,
+    "box": Pillow.Resampling.BOX,
+    "bilinear": Pillow.Resampling.BILINEAR,
+    "hamming": Pillow.Resampling.HAMMING,
+    "bicubic": Pillow.Resampling.BICUBIC,
+    "lanczos": Pillow.Resampling.LANCZOS,
+}
+_AVERAGING = ("box", "bilinear", "hamming")
+"""Filters that look only at what falls into a pixel: a JPEG may be decoded smaller for them."""
+
+_WIDE = "F"  # grey of 16 bits is kept in floats, which hold all of its values
+_WIDE_STEP = 257
+_GREY = (0.299, 0.587, 0.114)
+
+
+class Pixels:
+    """The pixels of one image; `box` is the part of them that is the image, where a JPEG was decoded smaller."""
+
+    def __init__(self, image: Any, size: Size, box: tuple[float, float, float, float] | None) -> None:
+        self.image = image
+        self._size = size
+        self._box = box
+
+    def move(self, move: Move, filter: str, pad: tuple[int, ...]) -> None:
+        """Resize, crop and pad in one go."""
+        top, left, height, width = move.part
+        whole = (top, left, height, width) == (0, 0, *self._size)
+        if self._box is not None or not whole or self._size != move.inner:
+            self.image = self._picked(move, filter)
+        self._box, self._size = None, move.size
+        if move.pads:
+            ground = Pillow.new(self.image.mode, (move.size[1], move.size[0]), _colour(self.image.mode, pad))
+            ground.paste(self.image, (move.at[1], move.at[0]))
+            self.image = ground
+
+    def _picked(self, move: Move, filter: str) -> Any:
+        top, left, height, width = move.part
+        cuts = (height, width) == move.inner and self._box is None
+        if cuts and float(top).is_integer() and float(left).is_integer():
+            return self.image.crop((int(left), int(top), int(left) + int(width), int(top) + int(height)))
+        if filter == "nearest":
+            # As masks are, so that both agree on every pixel.
+            picked = np.asarray(self.image)[np.ix_(*places(self._size, move))]
+            return Pillow.fromarray(np.ascontiguousarray(picked))
+        down, across = (1.0, 1.0)
+        if self._box is not None:
+            down, across = self._box[3] / self._size[0], self._box[2] / self._size[1]
+        box = (left * across, top * down, (left + width) * across, (top + height) * down)
+        return self.image.resize(
+            (move.inner[1], move.inner[0]), FILTERS[filter], box=_inside(box, self.image)
+        )
+
+    def grey(self) -> None:
+        """Without colours; alpha is dropped."""
+        self.image = in_mode(self.image, "L") if self.image.mode != _WIDE else self.image
+
+    def array(self, channels: int) -> Array:
+        """The pixels as uint8, of shape (height, width, channels)."""
+        image = in_mode(_of_8_bits(self.image), MODES[channels])
+        return np.asarray(image).reshape(image.height, image.width, channels)
+
+    def encoded(self, format: str, quality: int | None) -> bytes:
+        """The image as a file; without a quality WebP is lossless."""
+        image = _for_format(self.image, format)
+        image.info = {}  # comments, profiles and colour keys of the file that it was
+        file = io.BytesIO()
+        options: dict[str, Any] = {}
+        if format in ("jpeg", "webp"):
+            options = {"quality": quality} if quality is not None else {"lossless": True}
+        image.save(file, format, **options)
+        return Made(file.getvalue())
+
+
+def loaded(data: bytes, move: Move | None, filter: str) -> Pixels:
+    """The pixels of an encoded image, for a first move if there is one; raises Unsound."""
+
+    def use(image: Any) -> Pixels:
+        size, box = (image.height, image.width), None
+        if move is not None and filter in _AVERAGING:
+            down, across = move.scale
+            if max(down, across) < 1:
+                wanted = (round(size[0] * down), round(size[1] * across))
+                box = drafted(image, image.mode, wanted)
+        image.load()
+        return Pixels(_in_own_mode(image), size, box)
+
+    return opened(data, use)
+
+
+def _in_own_mode(image: Any) -> Any:
+    """The image in the mode that holds all of it: what Pillow cannot resize is converted, and nothing else."""
+    if image.mode.startswith("I"):
+        return Pillow.fromarray(np.asarray(image).astype(np.float32))
+    if image.mode == "CMYK":
+        return in_mode(image, "RGB")
+    keyed = "transparency" in image.info
+    if image.mode in ("1", "L"):
+        return in_mode(image, "LA") if keyed else image.convert("L")
+    if image.mode in ("LA", "RGBA"):
+        return image
+    return image.convert("RGBA") if keyed or image.mode == "PA" else in_mode(image, "RGB")
+
+
+def _of_8_bits(image: Any) -> Any:
+    if image.mode != _WIDE:
+        return image
+    return Pillow.fromarray((_whole(image) >> 8).astype(np.uint8))
+
+
+def _whole(image: Any) -> Array:
+    """The values of grey of 16 bits: filters that sharpen may have left the range."""
+    values: Array = np.clip(np.rint(np.asarray(image)), 0, 65_535).astype(np.uint16)
+    return values
+
+
+def _for_format(image: Any, format: str) -> Any:
+    if image.mode == _WIDE and format == "png":
+        return Pillow.fromarray(_whole(image))
+    image = _of_8_bits(image)
+    if format in ("jpeg", "bmp"):
+        return in_mode(image, "L" if image.mode in ("L", "LA") else "RGB")
+    if format == "webp":
+        return in_mode(image, "RGBA" if image.mode in ("LA", "RGBA") else "RGB")
+    return image
+
+
+def _inside(box: tuple[float, float, float, float], image: Any) -> tuple[float, float, float, float]:
+    """A box that rounding has not put beyond the image."""
+    left, top, right, bottom = box
+    return max(left, 0.0), max(top, 0.0), min(right, float(image.width)), min(bottom, float(image.height))
+
+
+def _colour(mode: str, pad: tuple[int, ...]) -> Any:
+    """A colour of one or three numbers in a mode; opaque where there is alpha."""
+    colour = pad * 3 if len(pad) == 1 else pad
+    grey = pad[0] if len(pad) == 1 else round(sum(a * b for a, b in zip(_GREY, pad, strict=True)))
+    if mode == _WIDE:
+        return float(grey * _WIDE_STEP)
+    return {"L": grey, "LA": (grey, 255), "RGB": colour, "RGBA": (*colour, 255)}[mode]
+
+
+Size: TypeAlias = tuple[int, int]
+"""Height and width."""
+
+
+class Move(NamedTuple):
+    """A part of a picture is brought to another size, and put on a ground.
+
+        part              inner, at       size
+    ┌─────────────┐         ┌───────────────┐
+    │   ┌─────┐   │         │    ┌──────┐   │
+    │   │     │   │   ──▶   │    │      │   │
+    │   └─────┘   │         │    └──────┘   │
+    └─────────────┘         └───────────────┘
+    """
+
+    part: tuple[float, float, float, float]  # top, left, height and width, in pixels before
+    inner: Size  # of the part afterwards
+    size: Size  # of the whole afterwards
+    at: Size  # row and column of the part's first pixel
+
+    @property
+    def pads(self) -> bool:
+        """Whether there is ground beside the part."""
+        return self.inner != self.size
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """By how much heights and widths grow."""
+        return self.inner[0] / self.part[2], self.inner[1] / self.part[3]
+
+
+def moved_ids(ids: Array, move: Move, ground: int) -> Array:
+    """Class ids after a move: each pixel has that of the nearest one before, whatever filter images have."""
+    picked: Array = ids[np.ix_(*places(ids.shape, move))]
+    if not move.pads:
+        return picked
+    out = np.full(move.size, ground, ids.dtype)
+    (top, left), (height, width) = move.at, move.inner
+    out[top : top + height, left : left + width] = picked
+    return out
+
+
+def places(before: tuple[int, ...], move: Move) -> tuple[Array, Array]:
+    """The rows and the columns that the nearest pixels come from."""
+    top, left, height, width = move.part
+    return _places(before[0], top, height, move.inner[0]), _places(before[1], left, width, move.inner[1])
+
+
+def _places(before: int, begin: float, length: float, after: int) -> Array:
+    if begin == 0 and length == before:
+        return nearest(before, after)
+    middles = begin + (np.arange(after) + 0.5) * length / after
+    return np.clip(np.floor(middles), 0, before - 1).astype(np.intp)
+
+
+class Frame:
+    """Where the picture as it was lies in the picture as it is, to bring along what is given in coordinates."""
+
+    def __init__(self, size: Size, moves: Sequence[Move] = ()) -> None:
+        self._before = size
+        self._after = size
+        self._scale = np.ones(2)
+        self._shift = np.zeros(2)
+        self._seen = np.array([[0.0, 0.0], size])  # the first and the last corner of what was not cut off
+        for move in moves:
+            self._move(move)
+
+    def _move(self, move: Move) -> None:
+        begin, scale, at = np.array(move.part[:2]), np.array(move.scale), np.array(move.at)
+        self._scale = self._scale * scale
+        self._shift = (self._shift - begin) * scale + at
+        self._seen = np.clip((self._seen - begin) * scale + at, at, at + np.array(move.inner))
+        self._after = move.size
+
+    @property
+    def area_scale(self) -> float:
+        """By how much areas grow."""
+        return float(self._scale.prod())
+
+    def boxes(self, boxes: Array) -> tuple[Array, Array]:
+        """Boxes (xmin, ymin, xmax, ymax as fractions), cut where the picture was, and which of them are left:
+
+        all but those that had an area and have none now.
+        """
+        sides = np.array(self._before, np.float64)
+        corners = boxes.astype(np.float64).reshape(-1, 2, 2)[:, :, ::-1]
+        moved = corners * sides * self._scale + self._shift
+        # What left the picture before may stay as far outside; only what was cut off ends at the cut.
+        cut = np.clip(moved, *self._seen) if self._is_cut else moved
+        had_area = np.all(corners[:, 1] > corners[:, 0], axis=1)
+        kept = np.all(cut[:, 1] > cut[:, 0], axis=1) | ~had_area
+        fractions: Array = (cut / np.array(self._after, np.float64))[:, :, ::-1].reshape(-1, 4)
+        return fractions.astype(np.float32), kept
+
+    @property
+    def _is_cut(self) -> bool:
+        whole = np.array([np.zeros(2), self._before]) * self._scale + self._shift
+        return bool((np.abs(whole - self._seen) > 1e-9).any())
+
+
+Form: TypeAlias = Literal["encoded", "pixels", "floats"]
+
+JPEG_QUALITY = 95
+"""Of a JPEG that is encoded again, where nothing else is said: what tf.io.encode_jpeg and OpenCV take too."""
+
+_ANY = Image()
+_OUTLINE = Mask(classes=256)
+_COLOURS = {1: "Grayscale", 3: "RGB", 4: "RGBA"}
+_FAR = 1.0
+"""So far outside its picture, in pictures, a box may lie; one beyond that is not given in fractions."""
+
+
+class Step(Protocol):
+    """What is done to the pixels of a picture."""
+
+    def move(self, size: Size) -> Move | None:
+        """Where pixels go in a picture of this size; None where they stay. Raises Unfit."""
+
+    def paint(self, pixels: Pixels, move: Move | None) -> None:
+        """Do it."""
+
+    def changes(self, move: Move | None) -> bool:
+        """Whether it does anything to this picture."""
+
+    @property
+    def filter(self) -> str: ...
+
+
+_Planned: TypeAlias = tuple[Step, "Move | None"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What becomes of the pixels in the end."""
+
+    form: Form = "encoded"
+    format: str | None = None  # that was asked for; None: its own
+    quality: int | None = None  # that was asked for or declared
+    channels: int | None = None  # where it is certain
+    table: Array | None = field(default=None, compare=False)  # the float of each value of each channel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """The columns that belong to an image."""
+
+    image: str
+    masks: Mapping[str, Mask] = field(default_factory=dict)
+    boxes: tuple[str, ...] = ()
+    per_box: tuple[str, ...] = ()  # with one value for each box
+    areas: tuple[str, ...] = ()  # of these, areas in pixels
+    outlines: tuple[str, ...] = ()  # of these, masks as large as the image
+    told: Mapping[str, str] = field(default_factory=dict)  # height, width, format, …: the column that says it
+    mask_formats: tuple[str, ...] = ()
+
+    def names(self) -> frozenset[str]:
+        """All of them."""
+        told = (*self.told.values(), *self.mask_formats)
+        return frozenset([self.image, *self.masks, *self.boxes, *self.per_box, *told])
+
+
+@dataclass(frozen=True)
+class Work:
+    """All steps of one image column."""
+
+    layers: Layers
+    feature: Image
+    steps: tuple[Step, ...]
+    output: Output
+
+    def __call__(self, row: Row) -> Row:
+        name = self.layers.image
+        value = row.get(name)
+        if value is None and self.feature.has_default:
+            value = self.feature.default
+        if value is None:
+            for mask in self.layers.masks:
+                self._mask(row, mask, None, [])
+            return row
+        try:
+            # An array or a file is taken too, as the encoder takes them; no format is asked of it yet.
+            data = value if isinstance(value, bytes) else stored_image(value, _ANY)
+            size, moves = self._draw(row, data)
+        except Unfit as unfit:
+            raise unfit.told(name) from unfit.__cause__
+        for mask in self.layers.masks:
+            self._mask(row, mask, size, moves)
+        if moves and self.layers.boxes:
+            self._boxes(row, Frame(size, moves))
+            self._outlines(row, size, moves)
+        return row
+
+    def _draw(self, row: Row, data: bytes) -> tuple[Size, list[Move]]:
+        """The image itself; the size that it had, and where its pixels went."""
+        facts = _core.look(data, False)
+        before = (facts.height, facts.width)
+        planned, size = self._planned(before)
+        format = FORMATS.get(facts.format, "png")
+        made = self._format(format)
+        # Pixels that stay as they are keep the bytes that they were in.
+        kept = not planned and made == format and (self.output.format in (None, "png"))
+        if self.output.form == "encoded" and kept and facts.fault == _core.PictureFault.NONE:
+            row[self.layers.image] = data
+            return before, []
+        first = planned[0] if planned else None
+        pixels = loaded(data, first[1] if first else None, first[0].filter if first else "nearest")
+        for step, move in planned:
+            step.paint(pixels, move)
+        self._store(row, pixels, size, data, format, made)
+        return before, _moves(planned)
+
+    def _planned(self, size: Size) -> tuple[list[_Planned], Size]:
+        """What is to be done to a picture of this size, and the size that it has then."""
+        planned: list[_Planned] = []
+        for step in self.steps if 0 not in size else ():
+            move = step.move(size)
+            if step.changes(move):
+                planned.append((step, move))
+            if move is not None:
+                size = move.size
+        return planned, size
+
+    def _format(self, own: str) -> str:
+        made = self.output.format or own
+        return "png" if made == "gif" else made  # what was painted has more colours than a GIF
+
+    def _store(self, row: Row, pixels: Pixels, size: Size, data: bytes, format: str, made: str) -> None:
+        name, told = self.layers.image, self.layers.told
+        channels = self.output.channels
+        if self.output.form == "encoded":
+            row[name] = pixels.encoded(made, self._quality(made, data))
+        else:
+            assert channels is not None
+            array = pixels.array(channels)
+            row[name] = array if self.output.table is None else _looked_up(self.output.table, array)
+        said: dict[str, Any] = {"height": size[0], "width": size[1]}
+        if made != format:
+            said["format"] = made.upper() if str(row.get(told.get("format", ""))).isupper() else made
+        if self.output.form == "encoded" and "digest" in told:
+            said["digest"] = hashlib.sha256(row[name]).hexdigest()
+        if channels is not None:
+            said |= {"channels": channels, "colorspace": _COLOURS.get(channels)}
+        for what, value in said.items():
+            if what in told and value is not None and row.get(told[what]) is not None:
+                row[told[what]] = value
+
+    def _quality(self, format: str, data: bytes) -> int | None:
+        if self.output.quality is not None or self.output.format is not None:
+            return self.output.quality
+        if format == "webp":
+            return None if _is_lossless_webp(data) else JPEG_QUALITY
+        return JPEG_QUALITY if format == "jpeg" else None
+
+    # What lies on it.
+
+    def _mask(self, row: Row, name: str, size: Size | None, moves: list[Move]) -> None:
+        """A mask on an image of this size; where the image is missing it goes by its own."""
+        mask = self.layers.masks[name]
+        data = row.get(name)
+        if data is None and mask.has_default:
+            data = row[name] = mask.default
+        if data is None:
+            return
+        if size is None:
+            try:
+                data = data if isinstance(data, bytes) else stored_mask(data, mask)
+                facts = _core.look(data, False)
+                size = (facts.height, facts.width)
+                moves = _moves(self._planned(size)[0])
+            except Unfit as unfit:
+                raise unfit.told(name) from unfit.__cause__
+        encoded = self.output.form == "encoded"
+        if encoded and not moves:
+            return
+        ids = _ids(data, mask, size, name)
+        for move in moves:
+            ids = moved_ids(ids, move, mask.ignore or 0)
+        row[name] = MadeMask(grey_png(ids)) if encoded else ids
+
+    def _boxes(self, row: Row, frame: Frame) -> None:
+        kept: Array | None = None
+        count = None
+        for name in self.layers.boxes:
+            if row.get(name) is None:
+                continue
+            given = _as_boxes(row[name], name)
+            if count is not None and len(given) != count:
+                raise _wrong_count(name, count, len(given))
+            boxes, here = frame.boxes(given)
+            kept = here if kept is None else kept & here
+            count = len(given)
+            row[name] = boxes
+        if kept is None:
+            return
+        for name in self.layers.per_box:
+            if row.get(name) is not None:
+                if len(row[name]) != count:
+                    raise _wrong_count(name, int(count or 0), len(row[name]))
+                if name in self.layers.areas:
+                    row[name] = np.asarray(row[name], np.float32) * np.float32(frame.area_scale)
+        if not kept.all():
+            for name in (*self.layers.boxes, *self.layers.per_box):
+                if row.get(name) is not None:
+                    row[name] = _chosen(row[name], kept)
+
+    def _outlines(self, row: Row, size: Size, moves: list[Move]) -> None:
+        for name in self.layers.outlines:
+            if row.get(name) is None:
+                continue
+            made = []
+            for data in row[name]:
+                ids = _ids(bytes(data), _OUTLINE, size, name)
+                for move in moves:
+                    ids = moved_ids(ids, move, 0)
+                made.append(grey_png(ids))
+            row[name] = made
+
+
+def _moves(planned: Sequence[_Planned]) -> list[Move]:
+    return [move for _, move in planned if move is not None]
+
+
+def _ids(value: Any, mask: Mask, size: Size, name: str) -> Array:
+    try:
+        data = value if isinstance(value, bytes) else stored_mask(value, mask)
+        facts = _core.look(data, False)
+        # Before it is inflated: a record may have thousands, each of a few bytes that claim millions of pixels.
+        if facts.fault == _core.PictureFault.NONE:
+            image = Picture(b"", "", size[1], size[0], 0, 8)
+            same_size(image, Picture(b"", "png", facts.width, facts.height, 1, 8), name=name)
+        return mask_ids(data, Ids(mask.classes, mask.ignore), None)
+    except Unfit as unfit:
+        raise unfit.told(name) from unfit.__cause__
+
+
+def _looked_up(table: Array, pixels: Array) -> Array:
+    """The float of each pixel. There are 256 of a channel, so they are not reckoned for each pixel anew."""
+    out: Array = np.empty(pixels.shape, np.float32)
+    if (table == table[0]).all():
+        np.take(table[0], pixels, out=out)
+        return out
+    for channel, floats in enumerate(table):
+        out[..., channel] = floats[pixels[..., channel]]
+    return out
+
+
+def _chosen(values: Any, kept: Array) -> Any:
+    if isinstance(values, np.ndarray):
+        return values[kept]
+    return [value for value, keep in zip(values, kept.tolist(), strict=True) if keep]
+
+
+def _as_boxes(value: Any, name: str) -> Array:
+    """Boxes as fractions of their image."""
+    try:
+        boxes = np.asarray(value, np.float32)
+        boxes = boxes.reshape(-1, 4) if boxes.size == 0 else boxes
+    except (TypeError, ValueError, OverflowError):
+        boxes = np.zeros(1, np.float32)
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        raise error(
+            "E306",
+            f"`{name}` is no list of boxes",
+            location=Location(feature=name),
+            expected="shape (n, 4): xmin, ymin, xmax, ymax",
+            found=described(value),
+            do="give four numbers for each box",
+        )
+    sound = np.isfinite(boxes) & (boxes >= -_FAR) & (boxes <= 1 + _FAR)
+    if not sound.all():
+        raise error(
+            "E383",
+            f"`{name}` has a box that is not given in fractions of its image",
+            location=Location(feature=name),
+            expected="xmin, ymin, xmax, ymax from 0 to 1",
+            found=f"{boxes[~sound][0]:.6g} in box {int(np.argmin(sound.all(axis=1))):,}",
+            likely="they are in pixels" if np.isfinite(boxes).all() and boxes.max() > 1 + _FAR else None,
+            do="divide them by the width and the height of the image before they are stored",
+        )
+    return boxes
+
+
+def _wrong_count(name: str, expected: int, found: int) -> RekordError:
+    return error(
+        "E307",
+        f"`{name}` has another length than the boxes that it goes with",
+        location=Location(feature=name),
+        expected=f"{expected:,}, one for each box",
+        found=f"{found:,}",
+        do=f"give `{name}` one value a box, or per_box=[…] without it",
+    )
+
+
+def _is_lossless_webp(data: bytes) -> bool:
+    """Whether the first picture in a WebP is lossless: walked chunk by chunk, since any bytes may be in others."""
+    at = 12
+    while at + 8 <= len(data):
+        name, length = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
+        if name in (b"VP8L", b"VP8 "):
+            return name == b"VP8L"
+        # The chunks of a frame begin behind its 16 bytes.
+        at += 8 + (16 if name == b"ANMF" else length + (length & 1))
+    return False

@@ -1,0 +1,481 @@
+"""Transforms of images, masks and boxes: resize, crop, encode, decode, normalize, grayscale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from rekord.codec.columns import Array
+from rekord.codec.values import Unfit
+from rekord.errors import RekordError
+from rekord.schema import Image
+from rekord.schema.messages import refuse
+from rekord.transforms.base import checked_columns, colour, numbers, one_of, refused, side
+from rekord.transforms.image_binding import Known, Pictured
+from rekord.transforms.image_row import FILTERS, JPEG_QUALITY, Move, Output, Pixels, Size, Step
+
+FORMATS = ("jpeg", "png", "webp")
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+_USUAL_CHANNELS = 3
+
+
+def encode(
+    format: Literal["jpeg", "png", "webp"] = "jpeg",
+    quality: int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+) -> Encode:
+    """Images in one format. Masks stay PNG.
+
+    JPEG has a quality of 95 unless told, and no alpha; WebP without a quality is lossless. A PNG that is to be a PNG
+    stays as it is.
+    """
+    name = one_of("format", format, FORMATS)
+    if quality is not None:
+        whole = hasattr(quality, "__index__") and not isinstance(quality, bool)
+        if name == "png" or not whole or not 1 <= quality <= 100:
+            expected = "None for PNG, which is lossless" if name == "png" else "a whole number from 1 to 100"
+            raise refused("quality", quality, expected, "leave it out" if name == "png" else "quality=90")
+        quality = int(quality)
+    return Encode(
+        format=name,
+        quality=JPEG_QUALITY if name == "jpeg" and quality is None else quality,
+        columns=checked_columns("columns", columns),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encode(Pictured):
+    """The transform that `encode` makes."""
+
+    format: str
+    quality: int | None
+    columns: tuple[str, ...] | None
+
+    name = "encode"
+
+    def options(self) -> Mapping[str, Any]:
+        return {"format": self.format, "quality": self.quality, "columns": _listed(self.columns)}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Encode:
+        """The transform that has these options."""
+        return encode(**options)
+
+    def step(self) -> None:
+        return None
+
+    def after(self, known: Known, column: str, image: Image) -> Known:
+        return replace(known, output=replace(known.output, format=self.format, quality=self.quality))
+
+
+def decode(*, columns: Sequence[str] | None = None) -> Decode:
+    """Images as uint8 tensors of (height, width, channels), their masks as tensors of class ids (height, width).
+
+    There are as many channels as the schema declares, or 3. All pictures must have one size: behind `resize` or
+    `crop`.
+    """
+    return Decode(columns=checked_columns("columns", columns))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decode(Pictured):
+    """The transform that `decode` makes."""
+
+    columns: tuple[str, ...] | None
+
+    name = "decode"
+
+    def options(self) -> Mapping[str, Any]:
+        return {"columns": _listed(self.columns)}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Decode:
+        """The transform that has these options."""
+        return decode(**options)
+
+    def step(self) -> None:
+        return None
+
+    def after(self, known: Known, column: str, image: Image) -> Known:
+        _check_size(self.name, column, known)
+        return replace(known, output=Output(form="pixels", channels=_channels(known, image)))
+
+
+def normalize(
+    mean: float | Sequence[float] | Literal["imagenet"] = 0.0,
+    std: float | Sequence[float] | Literal["imagenet"] = 1.0,
+    *,
+    scale: float = 1 / 255,
+    columns: Sequence[str] | None = None,
+) -> Normalize:
+    """Images as float32 tensors: (pixel · scale - mean) / std, for all channels or for each; masks as by `decode`.
+
+    mean="imagenet" stands for the mean and the deviation of ImageNet's pixels from 0 to 1. Each value is reckoned in
+    double precision, and rounded once. Numbers are for `standardize`.
+    """
+    if _is_one_of(mean, "imagenet") or _is_one_of(std, "imagenet"):
+        mean = IMAGENET_MEAN if _is_one_of(mean, "imagenet", 0.0) else mean
+        std = IMAGENET_STD if _is_one_of(std, "imagenet", 1.0) else std
+    made = Normalize(
+        mean=numbers("mean", mean),
+        std=numbers("std", std),
+        scale=numbers("scale", scale)[0],
+        columns=checked_columns("columns", columns),
+    )
+    if 0 in made.std:
+        raise refused("std", std, "numbers other than 0: it is divided by them", "std=1.0")
+    return made
+
+
+def _is_one_of(value: object, *known: str | float) -> bool:
+    return isinstance(value, (str, int, float)) and value in known  # an array would be compared one by one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Normalize(Pictured):
+    """The transform that `normalize` makes."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    scale: float
+    columns: tuple[str, ...] | None
+
+    name = "normalize"
+
+    def options(self) -> Mapping[str, Any]:
+        return {
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "scale": self.scale,
+            "columns": _listed(self.columns),
+        }
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Normalize:
+        """The transform that has these options."""
+        return normalize(**options)
+
+    def step(self) -> None:
+        return None
+
+    def after(self, known: Known, column: str, image: Image) -> Known:
+        _check_size(self.name, column, known)
+        channels = _channels(known, image)
+        for name, given in (("mean", self.mean), ("std", self.std)):
+            if len(given) not in (1, channels):
+                raise refuse(
+                    "S138",
+                    f"`{name}` has {len(given)} numbers, and `{column}` {channels} channels",
+                    column=column,
+                    expected=f"1 or {channels} numbers",
+                    found=f"{len(given)}",
+                    do=f"give one number for each channel, or rk.Image(channels={len(given)})",
+                )
+        return replace(known, output=Output(form="floats", channels=channels, table=self._table(channels)))
+
+    def _table(self, channels: int) -> Array:
+        """The float of each value of each channel."""
+        values = np.arange(256, dtype=np.float64) * self.scale
+        mean, std = (np.broadcast_to(np.array(one), channels)[:, None] for one in (self.mean, self.std))
+        table: Array = ((values - mean) / std).astype(np.float32)
+        return table
+
+
+def grayscale(*, columns: Sequence[str] | None = None) -> Grayscale:
+    """Images without colours, of one channel: 0.299 red + 0.587 green + 0.114 blue. Alpha is dropped."""
+    return Grayscale(columns=checked_columns("columns", columns))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grayscale(Pictured):
+    """The transform that `grayscale` makes."""
+
+    columns: tuple[str, ...] | None
+
+    name = "grayscale"
+
+    @property
+    def filter(self) -> str:
+        """None is needed."""
+        return "nearest"
+
+    def options(self) -> Mapping[str, Any]:
+        return {"columns": _listed(self.columns)}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Grayscale:
+        """The transform that has these options."""
+        return grayscale(**options)
+
+    def step(self) -> Step:
+        return self
+
+    def after(self, known: Known, column: str, image: Image) -> Known:
+        return replace(known, output=replace(known.output, channels=1))
+
+    def move(self, size: Size) -> Move | None:
+        """Nowhere."""
+        return None
+
+    def changes(self, move: Move | None) -> bool:
+        """Always: what mode a picture has is known when it is decoded."""
+        return True
+
+    def paint(self, pixels: Pixels, move: Move | None) -> None:
+        """Do it."""
+        pixels.grey()
+
+
+def _channels(known: Known, image: Image) -> int:
+    return known.output.channels or image.channels or _USUAL_CHANNELS
+
+
+def _check_size(transform: str, column: str, known: Known) -> None:
+    if known.size is None:
+        raise _no_size(transform, column)
+
+
+def _no_size(transform: str, column: str) -> RekordError:
+    return refuse(
+        "S139",
+        f"`{transform}` needs pictures of one size, and those of `{column}` may have any",
+        column=column,
+        expected="a tensor of one shape",
+        found="images, whose sizes no schema says",
+        do=f"resize before `{transform}`: rk.transforms.resize(224, 224), or --resize 224x224",
+    )
+
+
+def _listed(names: tuple[str, ...] | None) -> list[str] | None:
+    return None if names is None else list(names)
+
+
+Filter: TypeAlias = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
+Fit: TypeAlias = Literal["stretch", "pad", "crop", "within"]
+
+FITS = ("stretch", "pad", "crop", "within")
+
+
+def resize(
+    height: int,
+    width: int,
+    *,
+    filter: Filter = "bilinear",
+    fit: Fit = "stretch",
+    pad: int | Sequence[int] = 0,
+    columns: Sequence[str] | None = None,
+    per_box: Sequence[str] | None = None,
+) -> Resize:
+    """Images of one size, with their masks and boxes.
+
+    `fit` says what becomes of another aspect: "stretch" ignores it; "pad" keeps it, and fills the rest with the
+    colour `pad`, masks with `ignore` (or 0); "crop" keeps it, and cuts off what is too much at both ends; "within"
+    keeps it, makes nothing larger, and leaves a side smaller. All filters but "nearest" average what falls into a
+    pixel when they make a picture smaller. Masks always have the class of the nearest pixel.
+
+    Where boxes are cropped away they are dropped, and with them their values in the columns under the same record key
+    (`image/object/…`) and in those that `per_box` names.
+    """
+    return Resize(
+        height=side("height", height),
+        width=side("width", width),
+        filter=one_of("filter", filter, tuple(FILTERS)),
+        fit=one_of("fit", fit, FITS),
+        pad=colour("pad", pad),
+        columns=checked_columns("columns", columns),
+        per_box=checked_columns("per_box", per_box),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resize(Pictured):
+    """The transform that `resize` makes."""
+
+    height: int
+    width: int
+    filter: str
+    fit: str
+    pad: tuple[int, ...]
+    columns: tuple[str, ...] | None
+    per_box: tuple[str, ...] | None
+
+    name = "resize"
+
+    def options(self) -> Mapping[str, Any]:
+        return {
+            "height": self.height,
+            "width": self.width,
+            "filter": self.filter,
+            "fit": self.fit,
+            "pad": list(self.pad),
+            "columns": _listed(self.columns),
+            "per_box": _listed(self.per_box),
+        }
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Resize:
+        """The transform that has these options."""
+        return resize(**options)
+
+    def step(self) -> Step:
+        return self
+
+    def after(self, known: Known, column: str, image: Image) -> Known:
+        size = None if self.fit == "within" else (self.height, self.width)
+        return replace(
+            known,
+            size=size,
+            moves=True,
+            drops_boxes=known.drops_boxes or self.fit == "crop",
+            per_box=_joined(known.per_box, self.per_box),
+        )
+
+    def move(self, size: Size) -> Move | None:
+        """Where pixels go."""
+        wanted = (self.height, self.width)
+        if size == wanted:
+            return None
+        whole = (0.0, 0.0, float(size[0]), float(size[1]))
+        if self.fit == "stretch":
+            return Move(whole, wanted, wanted, (0, 0))
+        if self.fit == "crop":
+            return Move(_middle(size, wanted), wanted, wanted, (0, 0))
+        scale = min(self.height / size[0], self.width / size[1])
+        if self.fit == "within" and scale >= 1:
+            return None
+        inner = (_scaled(size[0], scale, self.height), _scaled(size[1], scale, self.width))
+        if self.fit == "within":
+            return Move(whole, inner, inner, (0, 0))
+        return Move(whole, inner, wanted, ((self.height - inner[0]) // 2, (self.width - inner[1]) // 2))
+
+    def changes(self, move: Move | None) -> bool:
+        """Whether it does anything to a picture."""
+        return move is not None
+
+    def paint(self, pixels: Pixels, move: Move | None) -> None:
+        """Do it."""
+        assert move is not None
+        pixels.move(move, self.filter, self.pad)
+
+
+def crop(
+    height: int,
+    width: int,
+    *,
+    at: Literal["center"] | tuple[int, int] = "center",
+    columns: Sequence[str] | None = None,
+    per_box: Sequence[str] | None = None,
+) -> Crop:
+    """A part of each image, with its masks and boxes: its middle, or what begins `at` a row and a column.
+
+    A picture that is smaller is a bad row. Boxes are treated as by `resize`.
+    """
+    if at != "center" and not _is_place(at):
+        raise refused("at", at, '"center", or the first row and column', 'at="center"')
+    return Crop(
+        height=side("height", height),
+        width=side("width", width),
+        at=None if at == "center" else (int(at[0]), int(at[1])),
+        columns=checked_columns("columns", columns),
+        per_box=checked_columns("per_box", per_box),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crop(Pictured):
+    """The transform that `crop` makes."""
+
+    height: int
+    width: int
+    at: Size | None  # None: the middle
+    columns: tuple[str, ...] | None
+    per_box: tuple[str, ...] | None
+
+    name = "crop"
+
+    @property
+    def filter(self) -> str:
+        """None is needed."""
+        return "nearest"
+
+    def options(self) -> Mapping[str, Any]:
+        return {
+            "height": self.height,
+            "width": self.width,
+            "at": "center" if self.at is None else list(self.at),
+            "columns": _listed(self.columns),
+            "per_box": _listed(self.per_box),
+        }
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Crop:
+        """The transform that has these options."""
+        return crop(**options)
+
+    def step(self) -> Step:
+        return self
+
+    def after(self, known: Known, column: str, image: Image) -> Known:
+        per_box = _joined(known.per_box, self.per_box)
+        return replace(known, size=(self.height, self.width), moves=True, drops_boxes=True, per_box=per_box)
+
+    def move(self, size: Size) -> Move | None:
+        """Where pixels go; raises Unfit where there are too few."""
+        wanted = (self.height, self.width)
+        top, left = self.at or ((size[0] - self.height) // 2, (size[1] - self.width) // 2)
+        if min(top, left) < 0 or top + self.height > size[0] or left + self.width > size[1]:
+            place = "" if self.at is None else f" at row {top:,}, column {left:,}"
+            raise Unfit(
+                "E384",
+                "is smaller than the part that is to be cropped",
+                expected=f"{self.height:,} × {self.width:,} pixels{place} (height × width)",
+                found=f"{size[0]:,} × {size[1]:,}",
+                do=f'rk.transforms.resize({self.height}, {self.width}, fit="crop") takes pictures of any size',
+            )
+        if size == wanted:
+            return None
+        return Move((float(top), float(left), float(self.height), float(self.width)), wanted, wanted, (0, 0))
+
+    def changes(self, move: Move | None) -> bool:
+        """Whether it does anything to a picture."""
+        return move is not None
+
+    def paint(self, pixels: Pixels, move: Move | None) -> None:
+        """Do it."""
+        assert move is not None
+        pixels.move(move, self.filter, (0,))
+
+
+def _middle(size: Size, wanted: Size) -> tuple[float, float, float, float]:
+    """The largest part in the middle of a picture that has the aspect of another size."""
+    height, width = size
+    # Compared in whole numbers: one of the two sides stays exactly as it is.
+    if height * wanted[1] > width * wanted[0]:
+        kept = width * wanted[0] / wanted[1]
+        return (height - kept) / 2, 0.0, kept, float(width)
+    kept = height * wanted[1] / wanted[0]
+    return 0.0, (width - kept) / 2, float(height), kept
+
+
+def _scaled(length: int, scale: float, most: int) -> int:
+    return min(max(round(length * scale), 1), most)
+
+
+def _is_place(at: object) -> bool:
+    return (
+        isinstance(at, (tuple, list))
+        and len(at) == 2
+        and all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in at)
+    )
+
+
+def _joined(first: tuple[str, ...] | None, last: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if first is None or last is None:
+        return last if first is None else first
+    return tuple(dict.fromkeys([*first, *last]))

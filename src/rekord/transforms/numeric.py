@@ -1,0 +1,680 @@
+"""Numbers and classes as other numbers: one-hot vectors, buckets, standard scores, casts."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from math import isfinite, isinf, isnan, sqrt
+from typing import Any, Literal
+
+import numpy as np
+
+from rekord.codec.columns import Array
+from rekord.codec.numbers import stored_tensor
+from rekord.codec.values import Unfit, described
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Bytes, Feature, Float32, Int64, Label, Schema, Tensor, Text
+from rekord.schema.base import FLOATS, INTEGERS, dtype_name, integer_bounds, rounded
+from rekord.transforms.base import (
+    Bound,
+    Lesson,
+    Numbers,
+    OneColumn,
+    Row,
+    Texts,
+    Transform,
+    given,
+    is_texts,
+    unusable,
+    whole,
+)
+
+_MOST_CLASSES = 1 << 24
+
+
+def one_hot(
+    column: str, classes: int | None = None, *, into: str | None = None, keep: bool = False
+) -> OneHot:
+    """A class as a Float32 vector of zeros with a one at its id; several classes at once as several ones.
+
+    The number of classes is that of the Label; whole numbers without classes need `classes=`. A row without a
+    value stays without one.
+    """
+    known = None if classes is None else whole("classes", classes, least=1, most=_MOST_CLASSES)
+    return OneHot(column=column, classes=known, into=into, keep=keep)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneHot(OneColumn):
+    """The transform that `one_hot` makes."""
+
+    classes: int | None
+
+    name = "one_hot"
+
+    def options(self) -> Mapping[str, Any]:
+        return {**self.placed(), "classes": self.classes}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str) -> OneHot:
+        return one_hot(**options)
+
+    def bind(self, before: Schema) -> Bound:
+        feature = self.source_of(before, (Label, Int64), "a Label, or whole numbers")
+        classes = self.classes or (feature.count if isinstance(feature, Label) else None)
+        if classes is None:
+            do = f"one_hot({self.column!r}, classes=10), or --one-hot {self.column}=10, if there are 10"
+            raise self.misfit("a Label, or the number of classes", feature, do)
+        if classes > _MOST_CLASSES or len(feature.shape) > 1:
+            raise self.misfit(
+                f"at most {_MOST_CLASSES:,} classes, and lists of at most one dimension", feature
+            )
+        made = Float32((classes,), **self.shared(feature))
+        return self.bound(before, made, _Ones(Numbers(self.column, feature), classes))
+
+
+@dataclass(frozen=True)
+class _Ones:
+    ids: Numbers
+    classes: int
+
+    def __call__(self, row: Row) -> Array | None:
+        ids = self.ids.flat(row)
+        if ids is None:
+            return None
+        vector = np.zeros(self.classes, np.float32)
+        for one in ids:
+            if not 0 <= one < self.classes:
+                raise error(
+                    "E317",
+                    f"`{self.ids.column}` is no class id",
+                    location=Location(feature=self.ids.column),
+                    expected=f"an id from 0 to {self.classes - 1:,}",
+                    found=f"{one}",
+                    do="mend the row, or one_hot with more classes",
+                )
+            vector[one] = 1
+        return vector
+
+
+def bucketize(
+    column: str, boundaries: Sequence[float], *, into: str | None = None, keep: bool = False
+) -> Bucketize:
+    """Numbers as the ids of the buckets that they are in, a Label: bucket i begins at boundary i - 1.
+
+    `[0, 10]` makes three: below 0, from 0 to below 10, and from 10 on. As `keras.layers.Discretization` does.
+    """
+    if isinstance(boundaries, (str, bytes)) or not isinstance(boundaries, (Sequence, np.ndarray)):
+        raise unusable("boundaries", boundaries, "ascending numbers", "boundaries=[0, 10, 20]")
+    numbers = list(boundaries)
+    good = all(
+        isinstance(one, (int, float, np.integer, np.floating)) and not isinstance(one, bool) and isfinite(one)
+        for one in numbers
+    )
+    if not numbers or not good or any(b <= a for a, b in pairwise(numbers)):
+        raise unusable("boundaries", boundaries, "ascending numbers, one at the least", "boundaries=[0, 10]")
+    plain = [one.item() if isinstance(one, np.generic) else one for one in numbers]
+    return Bucketize(column=column, boundaries=tuple(plain), into=into, keep=keep)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucketize(OneColumn):
+    """The transform that `bucketize` makes."""
+
+    boundaries: tuple[float, ...]
+
+    name = "bucketize"
+
+    def options(self) -> Mapping[str, Any]:
+        return {**self.placed(), "boundaries": list(self.boundaries)}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str) -> Bucketize:
+        return bucketize(**options)
+
+    def bind(self, before: Schema) -> Bound:
+        feature = self.source_of(before, (Int64, Float32), "numbers")
+        if len(feature.shape) > 1:
+            raise self.misfit("numbers, or lists of them of one dimension", feature)
+        ends = self.boundaries
+        if isinstance(feature, Float32):
+            # As a `range` is meant: 0.7 as float32 lies below 0.7, and is at the boundary all the same.
+            kind = np.float16 if dtype_name(feature.dtype) == "float16" else np.float32
+            ends = tuple([float(kind(rounded(float(one), feature.dtype))) for one in ends])
+        made = Label(len(ends) + 1, shape=feature.shape, **self.shared(feature))
+        return self.bound(before, made, _Buckets(Numbers(self.column, feature), ends))
+
+
+@dataclass(frozen=True)
+class _Buckets:
+    numbers: Numbers
+    ends: tuple[float, ...]
+
+    def __call__(self, row: Row) -> int | list[int] | None:
+        numbers = self.numbers.flat(row)
+        if numbers is None:
+            return None
+        if any(isnan(one) for one in numbers):
+            raise error(
+                "E388",
+                f"`{self.numbers.column}` is NaN, which is in no bucket",
+                location=Location(feature=self.numbers.column),
+                expected="a number",
+                found="NaN",
+                do="leave the value out, and declare Float32(optional=True) or default=",
+            )
+        ids = [bisect_right(self.ends, one) for one in numbers]
+        return ids if self.numbers.feature.shape else ids[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standardize(OneColumn):
+    """`(x - mean) / std` as Float32, for all values alike, or for each place of the last dimension."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    name = "standardize"
+
+    def options(self) -> Mapping[str, Any]:
+        return {**self.placed(), "mean": list(self.mean), "std": list(self.std)}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str) -> Standardize:
+        return given_standardize(**options)
+
+    def bind(self, before: Schema) -> Bound:
+        feature = self.source_of(before, (Int64, Float32), "numbers")
+        for many in (len(self.mean), len(self.std)):
+            if many != 1 and (not feature.shape or feature.shape[-1] != many):
+                raise self.misfit(f"one mean and std, or a last dimension of {many:,}", feature)
+        made = Float32(feature.shape, **self.shared(feature))
+        numbers = Numbers(self.column, feature)
+        mean, std = np.array(self.mean, np.float64), np.array(self.std, np.float64)
+        return self.bound(before, made, _Scores(numbers, mean, std))
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    numbers: Numbers
+    mean: Array
+    std: Array
+
+    def __call__(self, row: Row) -> Any:
+        if not self.numbers.feature.shape:
+            one = self.numbers.one(row)
+            return None if one is None else (float(one) - self._single[0]) / self._single[1]
+        array = self.numbers.array(row)
+        return None if array is None else (array.astype(np.float64) - self.mean) / self.std
+
+    @cached_property
+    def _single(self) -> tuple[float, float]:
+        return float(self.mean[0]), float(self.std[0])
+
+
+def given_standardize(
+    column: str,
+    mean: float | Sequence[float],
+    std: float | Sequence[float],
+    *,
+    into: str | None = None,
+    keep: bool = False,
+) -> Standardize:
+    """`standardize` with a mean and a standard deviation that are known."""
+    means, stds = _figures("mean", mean), _figures("std", std)
+    if any(one <= 0 for one in stds):
+        raise unusable("std", std, "numbers above 0", "std=1.0")
+    return Standardize(column=column, mean=means, std=stds, into=into, keep=keep)
+
+
+def _figures(name: str, value: Any) -> tuple[float, ...]:
+    figures = np.ravel(value).tolist() if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    for one in figures:
+        if isinstance(one, bool) or not isinstance(one, (int, float, np.number)) or not isfinite(one):
+            raise unusable(
+                name, value, "a number, or one for each place of the last dimension", f"{name}=1.0"
+            )
+    if not figures:
+        raise unusable(name, value, "a number, or one for each place of the last dimension", f"{name}=1.0")
+    return tuple([float(one) for one in figures])
+
+
+LearnFrom = Literal["train", "all"]
+
+_WAITING_VALUES = 4096
+"""So many values wait before they are added up."""
+
+_BINNED_ROWS = 1 << 14
+"""The squares of so many 24-bit numbers fit in 63 bits; then they go to sums without an end."""
+
+_SCALE_BITS = 200
+"""Numbers are summed as multiples of 2^-200: every float32 is one."""
+
+
+def standardize(
+    column: str,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
+    *,
+    into: str | None = None,
+    keep: bool = False,
+    learn_from: LearnFrom = "train",
+) -> Standardize | LearnStandardize:
+    """`(x - mean) / std` as Float32. Without `mean` and `std` they are learned from the rows first.
+
+    Where the last dimension is fixed, each place of it has its own. NaN and infinities are left out of the sums; a
+    standard deviation of 0 counts as 1.
+    """
+    if (mean is None) != (std is None):
+        missing = "mean" if mean is None else "std"
+        raise unusable(missing, None, "both mean= and std=, or neither", f"{missing}=1.0")
+    if mean is not None and std is not None:
+        return given_standardize(column, mean, std, into=into, keep=keep)
+    return LearnStandardize(column=column, into=into, keep=keep, learn_from=checked_learn_from(learn_from))
+
+
+def checked_learn_from(learn_from: object) -> LearnFrom:
+    """Which rows a transform learns from."""
+    if learn_from not in ("train", "all"):
+        raise unusable("learn_from", learn_from, '"train" or "all"', 'learn_from="all"')
+    return learn_from
+
+
+def not_learned(name: str, column: str, do: str) -> Exception:
+    """The refusal to apply what has not been learned yet."""
+    return error(
+        "U691",
+        f"`{name}` of `{column}` has nothing to go by yet",
+        expected="a transform that was learned, as rk.write does before it writes",
+        found=f"{name}({column!r}) without what it is to learn"[:60],
+        do=do,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnStandardize(OneColumn):
+    """A `standardize` whose mean and standard deviation are to be learned."""
+
+    learn_from: LearnFrom
+
+    name = "standardize"
+
+    def options(self) -> Mapping[str, Any]:
+        return {**self.placed(), "mean": None, "std": None, "learn_from": self.learn_from}
+
+    def bind(self, before: Schema) -> Bound:
+        raise not_learned(self.name, self.column, "give mean= and std=")
+
+    def begin(self, before: Schema) -> Lesson:
+        feature = self.source_of(before, (Int64, Float32), "numbers")
+        last = feature.shape[-1] if feature.shape else None
+        return Moments(self, Numbers(self.column, feature), 1 if last is None else last)
+
+
+class Moments:
+    """Exact sums of numbers and of their squares, for each of `places`."""
+
+    def __init__(self, step: LearnStandardize, numbers: Numbers, places: int) -> None:
+        self._step = step
+        self._numbers = numbers
+        self._places = places
+        self._counts = [0] * places
+        self._sums = [0] * places
+        self._squares = [0] * places
+        self._singles: list[Any] = []  # of a column of single numbers
+        self._waiting: list[Array] = []
+        self._waiting_values = 0
+        self._bins: dict[int, tuple[Array, Array]] = {}  # sums and sums of squares by exponent
+        self._binned_rows = 0
+
+    def see(self, row: Row) -> None:
+        if not self._numbers.feature.shape:
+            one = self._numbers.one(row)
+            if one is not None:
+                self._singles.append(one)
+                if len(self._singles) >= _WAITING_VALUES:
+                    self._add_waiting()
+            return
+        array = self._numbers.array(row)
+        if array is None or not array.size:
+            return
+        self._waiting.append(array.reshape(-1, self._places))
+        self._waiting_values += array.size
+        if self._waiting_values >= _WAITING_VALUES:
+            self._add_waiting()
+
+    def merge(self, other: Lesson) -> None:
+        assert isinstance(other, Moments)
+        other._settle()
+        self._settle()
+        for mine, theirs in (
+            (self._counts, other._counts),
+            (self._sums, other._sums),
+            (self._squares, other._squares),
+        ):
+            mine[:] = [a + b for a, b in zip(mine, theirs, strict=True)]
+
+    def learned(self) -> Transform:
+        self._settle()
+        means, stds = [], []
+        for count, total, squares in zip(self._counts, self._sums, self._squares, strict=True):
+            mean = Fraction(total, count << _SCALE_BITS) if count else Fraction(0)
+            variance = Fraction(squares, count << 2 * _SCALE_BITS) - mean**2 if count else Fraction(0)
+            means.append(float(mean))
+            stds.append(sqrt(float(variance)) or 1.0)
+        step = self._step
+        return given_standardize(step.column, means, stds, into=step.into, keep=step.keep)
+
+    def told(self) -> str:
+        """What was learned, in words."""
+        self._settle()
+        return f"mean and std of {max(self._counts):,} values"
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._settle()
+        return self.__dict__
+
+    def _settle(self) -> None:
+        """Bring everything into the sums without an end."""
+        self._add_waiting()
+        for exponent, (totals, squares) in self._bins.items():
+            shift = _SCALE_BITS + exponent - 24
+            self._sums = [a + (b << shift) for a, b in zip(self._sums, totals.tolist(), strict=True)]
+            self._squares = [
+                a + (b << 2 * shift) for a, b in zip(self._squares, squares.tolist(), strict=True)
+            ]
+        self._bins, self._binned_rows = {}, 0
+
+    def _add_waiting(self) -> None:
+        if self._singles:
+            kind = np.float64 if isinstance(self._numbers.feature, Float32) else object
+            self._waiting.append(np.array(self._singles, kind).reshape(-1, 1))
+            self._singles = []
+        if not self._waiting:
+            return
+        rows = np.concatenate(self._waiting)
+        self._waiting, self._waiting_values = [], 0
+        if rows.dtype.kind != "f":
+            self._add_wholes(rows)
+            return
+        for begin in range(0, len(rows), _BINNED_ROWS):
+            piece = rows[begin : begin + _BINNED_ROWS]
+            if self._binned_rows + len(piece) > _BINNED_ROWS:
+                self._settle()
+            self._binned_rows += len(piece)
+            self._add_reals(piece.astype(np.float64))
+
+    def _add_wholes(self, rows: Array) -> None:
+        for place in range(self._places):
+            numbers = [int(one) for one in rows[:, place].tolist()]
+            self._counts[place] += len(numbers)
+            self._sums[place] += sum(numbers) << _SCALE_BITS
+            self._squares[place] += sum([one * one for one in numbers]) << 2 * _SCALE_BITS
+
+    def _add_reals(self, rows: Array) -> None:
+        """Numbers are taken apart into 24 bits and an exponent; those of one exponent are added as whole numbers."""
+        finite = np.isfinite(rows)
+        fractions, exponents = np.frexp(np.where(finite, rows, 0.0))
+        digits = (fractions * (1 << 24)).astype(np.int64)
+        self._counts = [a + b for a, b in zip(self._counts, finite.sum(axis=0).tolist(), strict=True)]
+        for exponent in np.unique(exponents).tolist():
+            mine = np.where(exponents == exponent, digits, 0)
+            totals, squares = mine.sum(axis=0), (mine * mine).sum(axis=0)
+            if exponent in self._bins:
+                totals = totals + self._bins[exponent][0]
+                squares = squares + self._bins[exponent][1]
+            self._bins[exponent] = totals, squares
+
+
+_TARGETS = (*INTEGERS, *FLOATS, "float64", "text", "bytes")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+_MOST_DIGITS = 400  # of a number in a text; more say nothing
+_BOOLS = {"true": 1, "false": 0, "1": 1, "0": 0}
+
+
+def cast(
+    column: str, dtype: str, *, lossy: bool = False, into: str | None = None, keep: bool = False
+) -> Cast:
+    """A column as another type: a dtype of whole numbers or floats, `text` or `bytes`.
+
+    A value that would not survive is refused. With `lossy` fractions are cut off and digits rounded away, and bytes
+    that are no text are replaced; what is too large for the dtype is refused all the same. A text is a number where
+    it is written as one; a label is its id as a number, and its name as a text.
+    """
+    if not isinstance(dtype, str) or dtype not in _TARGETS:
+        raise unusable("dtype", dtype, "one of " + ", ".join(_TARGETS), 'dtype="float32"')
+    if not isinstance(lossy, bool):
+        raise unusable("lossy", lossy, "True or False", "lossy=True")
+    return Cast(column=column, dtype=dtype, lossy=lossy, into=into, keep=keep)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cast(OneColumn):
+    """The transform that `cast` makes."""
+
+    dtype: str
+    lossy: bool
+
+    name = "cast"
+
+    def options(self) -> Mapping[str, Any]:
+        return {**self.placed(), "dtype": self.dtype, "lossy": self.lossy}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str) -> Cast:
+        return cast(**options)
+
+    def bind(self, before: Schema) -> Bound:
+        allowed = (Int64, Float32, Label, Text, Bytes, Tensor)
+        feature = self.source_of(before, allowed, "numbers, labels, texts or bytes")
+        if isinstance(feature, Tensor) and dtype_name(feature.dtype) not in (*INTEGERS, *FLOATS, "float64"):
+            raise self.misfit("real numbers", feature)
+        if isinstance(feature, Tensor) and isinstance(feature.dtype, str):
+            raise self.misfit("a dtype that NumPy knows (bfloat16 needs ml_dtypes)", feature)
+        made = _made(self.dtype, feature, self.shared(feature))
+        return self.bound(before, made, _Casting(self.column, feature, self.dtype, self.lossy))
+
+
+def _made(dtype: str, feature: Feature, shared: dict[str, Any]) -> Feature:
+    if dtype == "text":
+        return Text(feature.shape, **shared)
+    if dtype == "bytes":
+        return Bytes(feature.shape, **shared)
+    if dtype == "float64":
+        return Tensor("float64", feature.shape, **shared)
+    if dtype in INTEGERS:
+        return Int64(feature.shape, dtype=dtype, **shared)
+    return Float32(feature.shape, dtype=dtype, **shared)
+
+
+@dataclass(frozen=True)
+class _Casting:
+    column: str
+    feature: Feature
+    dtype: str
+    lossy: bool
+
+    def __call__(self, row: Row) -> Any:
+        if is_texts(self.feature):
+            return self._of_texts(row)
+        array = self._numbers(row)
+        if array is None:
+            return None
+        if self.dtype in ("text", "bytes"):
+            texts = [self._text(one) for one in array.ravel()]
+            return self._shaped(
+                [one.encode() for one in texts] if self.dtype == "bytes" else texts, array.shape
+            )
+        made = self._as_numbers(array)
+        return made if array.ndim else made[()]
+
+    # From texts.
+
+    def _of_texts(self, row: Row) -> Any:
+        value = given(row, self.column, self.feature)
+        if value is None:
+            return None
+        if self.dtype == "bytes" or (self.dtype == "text" and isinstance(self.feature, Text)):
+            return value  # the encoder takes either for bytes, and looks at texts
+        if self.dtype == "text":
+            return self._decoded(value)
+        texts = Texts(self.column, self.feature).flat(row)
+        assert texts is not None
+        shape = np.shape(value) if self.feature.shape else ()
+        numbers = [self._parsed(text) for text in texts]
+        array = np.array(numbers, "O").reshape(shape)
+        return array.tolist() if self.dtype != "float64" else array.astype(np.float64)
+
+    def _decoded(self, value: Any) -> Any:
+        """Bytes as texts; without `lossy` the encoder judges them."""
+        if not self.lossy:
+            return value
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value).decode("utf-8", "replace")
+        if isinstance(value, (list, tuple, np.ndarray)):
+            return [self._decoded(one) for one in value]
+        return value
+
+    def _parsed(self, text: str) -> int | float:
+        bare = text.strip()
+        if len(bare) > _MOST_DIGITS or "_" in bare:
+            raise self._lost(text, "a number")
+        if self.dtype == "bool":
+            if bare.lower() not in _BOOLS:
+                raise self._lost(text, "true, false, 1 or 0")
+            return _BOOLS[bare.lower()]
+        if _WHOLE.fullmatch(bare):
+            number: int | float = int(bare)
+        else:
+            try:
+                number = float(bare)
+            except ValueError:
+                raise self._lost(text, "a number") from None
+        if self.dtype in INTEGERS:
+            return self._whole(number, text)
+        near = self._real(float(number) if abs(number) < 1 << 1000 else np.inf)
+        if isinf(near) and (isinstance(number, int) or isfinite(number)):
+            raise self._lost(text, f"a number that {self.dtype} holds")
+        return near
+
+    def _whole(self, number: int | float, shown: Any) -> int:
+        low, high = integer_bounds(np.dtype(self.dtype))
+        if isinstance(number, float):
+            if not isfinite(number):
+                raise self._lost(shown, "a whole number")
+            if not number.is_integer() and not self.lossy:
+                raise self._lost(shown, "a whole number", "lossy=True cuts the fraction off")
+            number = int(number)
+        if not low <= number <= high:
+            raise self._lost(shown, f"a whole number from {low} to {high}")
+        return number
+
+    # From numbers.
+
+    def _numbers(self, row: Row) -> Array | None:
+        if not isinstance(self.feature, Tensor):
+            return Numbers(self.column, self.feature).array(row)
+        value = given(row, self.column, self.feature)
+        if value is None:
+            return None
+        try:
+            data = stored_tensor(value, self.feature)
+        except Unfit as unfit:
+            raise unfit.told(self.column) from unfit.__cause__
+        shape = [-1 if size is None else size for size in self.feature.shape]
+        return np.frombuffer(data, self.feature.dtype).reshape(shape)
+
+    def _text(self, number: Any) -> str:
+        if isinstance(self.feature, Label) and self.feature.names is not None:
+            return self.feature.names[int(number)]
+        return str(bool(number)).lower() if isinstance(number, (bool, np.bool_)) else str(number)
+
+    def _as_numbers(self, array: Array) -> Array:
+        if self.dtype == "bool":
+            return self._bools(array)
+        if self.dtype in INTEGERS:
+            return self._wholes(array)
+        return self._reals(array)
+
+    def _bools(self, array: Array) -> Array:
+        lost = ~((array == 0) | (array == 1))
+        if self.lossy:
+            lost = array != array
+        self._refuse(
+            array, lost, "0 or 1", "" if self.lossy else "lossy=True takes every other number for True"
+        )
+        made: Array = array != 0
+        return made
+
+    def _wholes(self, array: Array) -> Array:
+        low, high = integer_bounds(np.dtype(self.dtype))
+        if array.dtype.kind == "f":
+            whole = np.trunc(array)
+            if not self.lossy:
+                fraction = np.isfinite(array) & (whole != array)
+                self._refuse(array, fraction, "a whole number", "lossy=True cuts the fraction off")
+            # Both bounds are powers of two, or next to one: float64 compares them exactly.
+            wide = whole.astype(np.float64)
+            with np.errstate(invalid="ignore"):
+                fits = (wide >= float(low)) & (wide < float(high + 1))
+            self._refuse(array, ~fits, f"a whole number from {low} to {high}")
+            return whole.astype(self.dtype)
+        if array.size and not (low <= int(array.min()) and int(array.max()) <= high):
+            outside = [not low <= one <= high for one in array.ravel().tolist()]
+            self._refuse(
+                array, np.array(outside).reshape(array.shape), f"a whole number from {low} to {high}"
+            )
+        return array.astype(self.dtype)
+
+    def _reals(self, array: Array) -> Array:
+        if self.dtype == "bfloat16":
+            near = np.array([self._real(float(one)) for one in array.ravel()], np.float32).reshape(
+                array.shape
+            )
+        else:
+            with np.errstate(over="ignore"):
+                near = array.astype(self.dtype)
+        wide = near.astype(np.float64)
+        if array.dtype.kind == "f":
+            before = array.astype(np.float64)
+            self._refuse(array, np.isinf(wide) & np.isfinite(before), f"a number that {self.dtype} holds")
+            changed = (wide != before) & (before == before)
+        else:
+            self._refuse(array, np.isinf(wide), f"a number that {self.dtype} holds")
+            pairs = zip(wide.ravel().tolist(), array.ravel().tolist(), strict=True)
+            changed = np.array([int(a) != b for a, b in pairs], bool).reshape(array.shape)
+        if not self.lossy:
+            self._refuse(array, changed, f"a number that {self.dtype} holds", "lossy=True rounds it")
+        return near
+
+    def _real(self, number: float) -> float:
+        return number if self.dtype == "float64" else rounded(number, self.dtype)
+
+    # Refusals.
+
+    def _refuse(self, array: Array, lost: Array, expected: str, do: str = "") -> None:
+        if np.any(lost):
+            raise self._lost(array.ravel()[int(np.argmax(lost.ravel()))], expected, do)
+
+    def _lost(self, value: Any, expected: str, do: str = "") -> RekordError:
+        return error(
+            "E386",
+            f"`{self.column}` does not survive as {self.dtype}",
+            location=Location(feature=self.column),
+            expected=expected,
+            found=described(value)[:60],
+            do=do or "mend the row, or cast to a type that holds it",
+        )
+
+    def _shaped(self, values: list[Any], shape: tuple[int, ...]) -> Any:
+        if not shape:
+            return values[0]
+        made = np.empty(len(values), object)
+        made[:] = values
+        return made.reshape(shape).tolist()

@@ -1,0 +1,375 @@
+"""Texts as hashes and as sparse TF-IDF vectors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from math import isfinite, log
+from typing import Any
+
+import numpy as np
+
+from rekord.codec.columns import Array
+from rekord.errors import error
+from rekord.location import Location
+from rekord.schema import Bytes, Int64, Label, Schema, Sparse, Text
+from rekord.transforms.base import (
+    Bound,
+    Lesson,
+    Numbers,
+    OneColumn,
+    Row,
+    Texts,
+    Transform,
+    given,
+    is_texts,
+    whole,
+)
+from rekord.transforms.numeric import LearnFrom, checked_learn_from, not_learned
+from rekord.transforms.token_ids import text_column
+from rekord.transforms.vocabularies import (
+    MOST_LINES,
+    Splitter,
+    Splitting,
+    WordCounts,
+    Words,
+    bucket_of,
+    companion,
+    companion_name,
+    digest,
+    splitting,
+    words_of,
+)
+
+_MOST_BUCKETS = 1 << 40
+
+
+def hash_into(
+    column: str, buckets: int, *, salt: int = 0, into: str | None = None, keep: bool = False
+) -> HashInto:
+    """Texts, bytes, whole numbers or classes as one of `buckets` numbers, a Label.
+
+    A number is hashed as it is written, so that 7 and "7" share a bucket. The hash is BLAKE2b (see the reference);
+    another `salt` is another hash.
+    """
+    return HashInto(
+        column=column,
+        buckets=whole("buckets", buckets, least=1, most=_MOST_BUCKETS),
+        salt=whole("salt", salt, least=-(2**63)),
+        into=into,
+        keep=keep,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HashInto(OneColumn):
+    """The transform that `hash_into` makes."""
+
+    buckets: int
+    salt: int
+
+    name = "hash_into"
+
+    def options(self) -> Mapping[str, Any]:
+        return {**self.placed(), "buckets": self.buckets, "salt": self.salt}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str) -> HashInto:
+        return hash_into(**options)
+
+    def bind(self, before: Schema) -> Bound:
+        feature = self.source_of(
+            before, (Text, Bytes, Int64, Label), "texts, bytes, whole numbers or classes"
+        )
+        if len(feature.shape) > 1:
+            raise self.misfit("single values, or lists of one dimension", feature)
+        made = Label(self.buckets, shape=feature.shape, **self.shared(feature))
+        if isinstance(feature, Bytes):
+            return self.bound(before, made, _ByteBuckets(self.column, feature, self.buckets, self.salt))
+        reader = (Texts if is_texts(feature) else Numbers)(self.column, feature)
+        return self.bound(before, made, _Buckets(reader, self.buckets, self.salt))
+
+
+@dataclass(frozen=True)
+class _Buckets:
+    reader: Texts | Numbers
+    buckets: int
+    salt: int
+
+    def __call__(self, row: Row) -> int | list[int] | None:
+        values = self.reader.flat(row)
+        if values is None:
+            return None
+        hashed = [bucket_of(_written(value), self.buckets, self.salt) for value in values]
+        return hashed if self.reader.feature.shape else hashed[0]
+
+
+def _written(value: Any) -> bytes:
+    # A bool is the number that it is stored as.
+    return str(int(value) if isinstance(value, bool) else value).encode()
+
+
+@dataclass(frozen=True)
+class _ByteBuckets:
+    """Bytes need not be a text."""
+
+    column: str
+    feature: Bytes
+    buckets: int
+    salt: int
+
+    def __call__(self, row: Row) -> int | list[int] | None:
+        from rekord.codec.values import Unfit, stored_strings
+
+        value = given(row, self.column, self.feature)
+        if value is None:
+            return None
+        try:
+            strings = stored_strings(value, self.feature, self.feature.shape)
+        except Unfit as unfit:
+            raise unfit.told(self.column) from unfit.__cause__
+        hashed = [bucket_of(one, self.buckets, self.salt) for one in strings]
+        return hashed if self.feature.shape else hashed[0]
+
+
+def hash_words(
+    column: str,
+    size: int,
+    *,
+    with_: Splitter = "words",
+    lowercase: bool = True,
+    salt: int = 0,
+    into: str | None = None,
+    keep: bool = False,
+) -> HashWords:
+    """How often the words of a text occur, a Sparse vector of `size`: each word counts where its hash says.
+
+    Nothing has to be learned for it, and words that share a place are counted together.
+    """
+    return HashWords(
+        column=column,
+        size=whole("size", size, least=1, most=_MOST_BUCKETS),
+        split=splitting(with_, lowercase),
+        salt=whole("salt", salt, least=-(2**63)),
+        into=into,
+        keep=keep,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HashWords(OneColumn):
+    """The transform that `hash_words` makes."""
+
+    size: int
+    split: Splitting
+    salt: int
+
+    name = "hash_words"
+
+    def options(self) -> Mapping[str, Any]:
+        return {**self.placed(), "size": self.size, **self.split.options(), "salt": self.salt}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str) -> HashWords:
+        return hash_words(**options)
+
+    def bind(self, before: Schema) -> Bound:
+        feature = self.source_of(before, (Text, Bytes), "texts")
+        if feature.shape:
+            raise self.misfit("one text a row", feature)
+        made = Sparse("float32", self.size, **self.shared(feature))
+        return self.bound(
+            before, made, _WordBuckets(Texts(self.column, feature), self.split, self.size, self.salt)
+        )
+
+
+@dataclass(frozen=True)
+class _WordBuckets:
+    texts: Texts
+    split: Splitting
+    size: int
+    salt: int
+
+    def __call__(self, row: Row) -> tuple[list[int], list[int]] | None:
+        text = self.texts.one(row)
+        if text is None:
+            return None
+        words = self.split(text)
+        counts = Counter([bucket_of(word.encode(), self.size, self.salt) for word in words])
+        places = sorted(counts)
+        return places, [counts[place] for place in places]
+
+
+_NO_WORDS = Words(("[UNK]",))
+"""Where rows have no words at all: a vector needs a size, and this one is always empty."""
+
+
+def tfidf(
+    column: str,
+    size: int = 30_000,
+    *,
+    with_: Splitter = "words",
+    min_count: int = 1,
+    lowercase: bool = True,
+    into: str | None = None,
+    keep: bool = False,
+    learn_from: LearnFrom = "train",
+) -> LearnTfidf:
+    """A text as a Sparse vector of its words' TF-IDF, as scikit-learn defines it, of length 1.
+
+    The words are learned from the training split (`learn_from="all"`: from all): the `size` most frequent of those
+    that occur at least `min_count` times. A word's weight is its count times ln((1 + n) / (1 + d)) + 1, where d of
+    the n texts have it; then the vector is divided by its length. Other words count for nothing.
+    """
+    return LearnTfidf(
+        column=column,
+        size=whole("size", size, least=1, most=MOST_LINES),
+        split=splitting(with_, lowercase),
+        min_count=whole("min_count", min_count, least=1),
+        into=into,
+        keep=keep,
+        learn_from=checked_learn_from(learn_from),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnTfidf(OneColumn):
+    """What `tfidf` makes; words and weights are to be learned."""
+
+    size: int
+    split: Splitting
+    min_count: int
+    learn_from: LearnFrom
+
+    name = "tfidf"
+
+    def options(self) -> Mapping[str, Any]:
+        return {**self.placed(), "size": self.size, **self.split.options(), "learn_from": self.learn_from}
+
+    def bind(self, before: Schema) -> Bound:
+        do = "write a dataset with it first, and take the transforms that its manifest records"
+        raise not_learned(self.name, self.column, do)
+
+    def begin(self, before: Schema) -> Lesson:
+        return _Weighing(self, Texts(self.column, text_column(self, before)))
+
+
+class _Weighing:
+    """Counts words, and the texts that have them."""
+
+    def __init__(self, step: LearnTfidf, texts: Texts) -> None:
+        self._step = step
+        self._texts = texts
+        self._counts = WordCounts(step.column, by_text=True)
+
+    def see(self, row: Row) -> None:
+        text = self._texts.one(row)
+        if text is not None:
+            self._counts.add(self._step.split(text))
+
+    def merge(self, other: Lesson) -> None:
+        assert isinstance(other, _Weighing)
+        self._counts.merge(other._counts)
+
+    def learned(self) -> Transform:
+        step, counts = self._step, self._counts
+        common = counts.most_common(step.size, step.min_count)
+        weights = [log((1 + counts.texts) / (1 + counts.texts_with[word])) + 1 for word in common]
+        return Tfidf(
+            column=step.column,
+            words=Words(common) if common else _NO_WORDS,
+            weights=tuple(weights) if common else (1.0,),
+            split=step.split,
+            into=step.into,
+            keep=step.keep,
+        )
+
+    def told(self) -> str:
+        """What was learned, in words."""
+        return f"{len(self._counts.counts):,} different words in {self._counts.texts:,} texts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tfidf(OneColumn):
+    """A `tfidf` that was learned."""
+
+    words: Words
+    weights: tuple[float, ...]  # of each word
+    split: Splitting
+
+    name = "tfidf"
+
+    def options(self) -> Mapping[str, Any]:
+        (words, weights) = self.companions().items()
+        return {
+            **self.placed(),
+            **self.split.options(),
+            "vocabulary": words[0],
+            "sha256": digest(words[1]),
+            "idf": weights[0],
+            "idf_sha256": digest(weights[1]),
+        }
+
+    def companions(self) -> dict[str, bytes]:
+        """The files that belong beside a dataset: the words, and the weight of each."""
+        return {
+            companion_name("vocabulary", self.target, "txt"): self.words.to_bytes(),
+            companion_name("idf", self.target, "txt"): "".join([f"{w!r}\n" for w in self.weights]).encode(),
+        }
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str) -> Tfidf:
+        data = companion(options, folder, "vocabulary", "sha256")
+        words = words_of(data, f"{folder}/{options['vocabulary']}")
+        data = companion(options, folder, "idf", "idf_sha256")
+        weights = _weights(data, f"{folder}/{options['idf']}", len(words))
+        return cls(
+            words=words,
+            weights=weights,
+            split=splitting(options.get("with_"), options.get("lowercase")),
+            **{name: options.get(name) for name in ("column", "into", "keep")},  # type: ignore[arg-type]
+        )
+
+    def bind(self, before: Schema) -> Bound:
+        feature = text_column(self, before)
+        made = Sparse("float32", len(self.words), **self.shared(feature))
+        weights = np.array(self.weights, np.float64)
+        return self.bound(before, made, _Vector(Texts(self.column, feature), self.split, self.words, weights))
+
+
+@dataclass(frozen=True, eq=False)
+class _Vector:
+    texts: Texts
+    split: Splitting
+    words: Words
+    weights: Array
+
+    def __call__(self, row: Row) -> tuple[Array, Array] | None:
+        text = self.texts.one(row)
+        if text is None:
+            return None
+        get = self.words.ids.get
+        counts = Counter([number for word in self.split(text) if (number := get(word)) is not None])
+        places = np.array(sorted(counts), np.int64)
+        values = np.array([counts[place] for place in places.tolist()], np.float64) * self.weights[places]
+        length = float(np.sqrt(np.dot(values, values)))
+        return places, values / length if length else values
+
+
+def _weights(data: bytes, path: str, many: int) -> tuple[float, ...]:
+    weights: tuple[float, ...] = ()
+    if data.count(b"\n") == many:
+        with suppress(ValueError):
+            weights = tuple([float(line) for line in data.split()])
+    if len(weights) != many or not all(isfinite(one) for one in weights):
+        raise error(
+            "U690",
+            "the weights of a vocabulary cannot be used",
+            location=Location(path=path),
+            expected=f"{many:,} numbers, one a line",
+            found=f"{len(weights):,}, or other text",
+            do="bring the file back, or write the dataset again",
+        )
+    return weights

@@ -1,0 +1,434 @@
+"""Texts as token ids, by a vocabulary or by a tokenizer.json."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Bytes, Feature, Int64, Schema, Text
+from rekord.transforms.base import Bound, Lesson, OneColumn, Row, Texts, Transform, unusable, whole
+from rekord.transforms.numeric import LearnFrom, checked_learn_from, not_learned
+from rekord.transforms.vocabularies import (
+    MOST_LINES,
+    Splitting,
+    WordCounts,
+    Words,
+    checked_words,
+    companion,
+    companion_name,
+    digest,
+    read_bounded,
+    read_words,
+    splitting,
+    words_of,
+)
+
+_MOST_LENGTH = 1 << 24
+
+
+def checked_length(max_length: object, pad: object) -> tuple[int | None, int | None]:
+    """How long a list of ids may be, and the id that fills it up."""
+    length = None if max_length is None else whole("max_length", max_length, least=1, most=_MOST_LENGTH)
+    filled = None if pad is None else whole("pad", pad, least=0)
+    if filled is not None and length is None:
+        raise unusable("pad", pad, "a max_length= to fill up to", "max_length=128, pad=0")
+    return length, filled
+
+
+def hugging_face(
+    column: str,
+    path: object,
+    *,
+    max_length: int | None,
+    pad: int | None,
+    into: str | None,
+    keep: bool,
+) -> TokenizerFile:
+    """The transform that a tokenizer.json describes."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise unusable(
+            "with_", path, '"words", "whitespace", or the path of a tokenizer.json', 'with_="words"'
+        )
+    place = os.fspath(path)
+    if not isinstance(place, str) or (not place.endswith(".json") and not os.path.exists(place)):
+        raise unusable(
+            "with_", path, '"words", "whitespace", or the path of a tokenizer.json', 'with_="words"'
+        )
+    data = read_bounded(place, "U694")
+    _check_length(_loaded(data, place, max_length), max_length)  # refused here, before any row is read
+    return TokenizerFile(column=column, data=data, max_length=max_length, pad=pad, into=into, keep=keep)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerFile(OneColumn):
+    """The transform that `tokenize` makes of a tokenizer.json."""
+
+    data: bytes
+    max_length: int | None
+    pad: int | None
+
+    name = "tokenize"
+
+    def options(self) -> Mapping[str, Any]:
+        ((file, data),) = self.companions().items()
+        return {
+            **self.placed(),
+            "tokenizer": file,
+            "sha256": digest(data),
+            "max_length": self.max_length,
+            "pad": self.pad,
+        }
+
+    def companions(self) -> dict[str, bytes]:
+        """The files that belong beside a dataset."""
+        return {companion_name("tokenizer", self.target, "json"): self.data}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str) -> TokenizerFile:
+        data = companion(options, folder, "tokenizer", "sha256", "U694")
+        rest = {name: value for name, value in options.items() if name not in ("tokenizer", "sha256")}
+        rest["max_length"], rest["pad"] = checked_length(rest.get("max_length"), rest.get("pad"))
+        tokenizer = _loaded(data, f"{folder}/{options['tokenizer']}", rest["max_length"])
+        _check_length(tokenizer, rest["max_length"])
+        return cls(data=data, **rest)
+
+    def bind(self, before: Schema) -> Bound:
+        feature = self.source_of(before, (Text, Bytes), "texts")
+        if feature.shape:
+            raise self.misfit("one text a row", feature)
+        # Not how many there are: ids may have gaps.
+        greatest = max(_loaded(self.data, "", self.max_length).get_vocab().values(), default=0)
+        shape = (None,) if self.pad is None else (self.max_length,)
+        made = Int64(shape, range=(0, max(greatest, self.pad or 0)), **self.shared(feature))
+        encoding = _Encoding(Texts(self.column, feature), self.data, self.max_length, self.pad)
+        return self.bound(before, made, encoding)
+
+
+@dataclass(frozen=True)
+class _Encoding:
+    texts: Texts
+    data: bytes
+    max_length: int | None
+    pad: int | None
+
+    def __call__(self, row: Row) -> list[int] | None:
+        text = self.texts.one(row)
+        if text is None:
+            return None
+        tokenizer = _loaded(self.data, "", self.max_length)
+        try:
+            ids: list[int] = tokenizer.encode(text).ids
+        except BaseException as failure:
+            if not _is_the_tokenizers(failure):
+                raise
+            raise error(
+                "E387",
+                f"`{self.texts.column}` cannot be tokenised",
+                location=Location(feature=self.texts.column),
+                expected="a text that the tokenizer takes",
+                found=f"{type(failure).__name__}: {failure}"[:60],
+                do="mend the row, or the tokenizer.json",
+            ) from None
+        if self.max_length is not None and self.pad is not None:
+            return ids[: self.max_length] + [self.pad] * (self.max_length - len(ids))
+        return ids
+
+
+def _is_the_tokenizers(failure: BaseException) -> bool:
+    # A panic of its Rust is no Exception to Python.
+    return isinstance(failure, Exception) or type(failure).__name__ == "PanicException"
+
+
+@lru_cache(maxsize=4)
+def _loaded(data: bytes, path: str, max_length: int | None) -> Any:
+    """The tokenizer, once in a process. It cuts by itself, so that what it adds at the ends is kept."""
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as failure:
+        raise error(
+            "U602",
+            "a tokenizer.json needs tokenizers, which is not installed",
+            expected="the package tokenizers",
+            found=str(failure)[:60],
+            do="pip install 'rekord[text]'",
+        ) from failure
+    try:
+        tokenizer = Tokenizer.from_str(data.decode())
+        if max_length is not None:
+            tokenizer.enable_truncation(max_length)
+            tokenizer.no_padding()
+        filled = tokenizer.padding or {}
+    except BaseException as failure:
+        if not _is_the_tokenizers(failure):
+            raise
+        raise _no_tokenizer(path, f"{type(failure).__name__}: {failure}") from None
+    most = max(filled.get("length") or 0, filled.get("pad_to_multiple_of") or 0)
+    if most > _MOST_LENGTH:
+        raise _no_tokenizer(path, f"texts that are filled up to {most:,} ids")
+    return tokenizer
+
+
+def _check_length(tokenizer: Any, max_length: int | None) -> None:
+    """Nothing would be cut where not even what is added at the ends has a place."""
+    added = tokenizer.num_special_tokens_to_add(False)
+    if max_length is not None and max_length < added:
+        expected = f"a length of {added:,} or more: the tokenizer adds {added:,} ids to each text"
+        raise unusable("max_length", max_length, expected, "max_length=128")
+
+
+def _no_tokenizer(path: str, found: str) -> RekordError:
+    return error(
+        "U694",
+        location=Location(path=path or None),
+        expected="a tokenizer.json, as `Tokenizer.save` of Hugging Face's tokenizers writes it",
+        found=found[:60],
+        do="name another file, or save the tokenizer again",
+    )
+
+
+PAD = "[PAD]"
+"""The first word of every vocabulary that is learned, so that 0 is free to fill up with."""
+
+
+def tokenize(
+    column: str,
+    with_: str | os.PathLike[str] = "words",
+    *,
+    vocabulary: Sequence[str] | str | os.PathLike[str] | None = None,
+    size: int = 30_000,
+    min_count: int = 1,
+    lowercase: bool = True,
+    max_length: int | None = None,
+    pad: int | None = None,
+    oov: str | None = "[UNK]",
+    into: str | None = None,
+    keep: bool = False,
+    learn_from: LearnFrom = "train",
+) -> Tokenize | LearnTokenize | TokenizerFile:
+    """A text as the ids of its words, an Int64 list.
+
+    `with_` is "words" (letters and digits), "whitespace", or the path of a tokenizer.json of Hugging Face's
+    `tokenizers`, which says everything else itself. The `vocabulary` is a list of words or a file, one a line: the
+    first has the id 0. Without it one is learned: `[PAD]`, `oov`, and the words that occur at least `min_count` times
+    in the training split (`learn_from="all"`: in all of them), the most frequent first, `size` altogether.
+
+    A word that the vocabulary lacks has the id of `oov`, and is left out where `oov` is None. `max_length` cuts, and
+    `pad` is the id that fills up to it.
+    """
+    length, filled = checked_length(max_length, pad)
+    if with_ not in ("words", "whitespace"):
+        if vocabulary is not None:
+            raise unusable("vocabulary", vocabulary, "none: the tokenizer file has its own", "leave it out")
+        return hugging_face(column, with_, max_length=length, pad=filled, into=into, keep=keep)
+    split = splitting(with_, lowercase)
+    if oov is not None and (not isinstance(oov, str) or not oov):
+        raise unusable("oov", oov, "a word, or None", 'oov="[UNK]"')
+    if vocabulary is None:
+        if oov is not None:
+            checked_words([PAD, oov])
+        return LearnTokenize(
+            column=column,
+            split=split,
+            size=whole("size", size, least=3, most=MOST_LINES),
+            min_count=whole("min_count", min_count, least=1),
+            max_length=length,
+            pad=filled,
+            oov=oov,
+            into=into,
+            keep=keep,
+            learn_from=checked_learn_from(learn_from),
+        )
+    is_file = isinstance(vocabulary, (str, os.PathLike))
+    words = read_words(vocabulary) if is_file else checked_words(vocabulary)  # type: ignore[arg-type]
+    return with_words(
+        column, words, split=split, max_length=length, pad=filled, oov=oov, into=into, keep=keep
+    )
+
+
+def with_words(
+    column: str,
+    words: Words,
+    *,
+    split: Splitting,
+    max_length: int | None,
+    pad: int | None,
+    oov: str | None,
+    into: str | None,
+    keep: bool,
+) -> Tokenize:
+    """The transform for a vocabulary that is known."""
+    if oov is not None and oov not in words.ids:
+        raise error(
+            "U690",
+            f"the vocabulary has no {oov!r:.40} for words that it lacks",
+            expected="the word that `oov` names among its words",
+            found=f"{len(words):,} others",
+            do="add it as a word of its own, name another as oov=, or leave such words out: oov=None",
+        )
+    return Tokenize(
+        column=column, words=words, split=split, max_length=max_length, pad=pad, oov=oov, into=into, keep=keep
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokenize(OneColumn):
+    """The transform that `tokenize` makes of a vocabulary."""
+
+    words: Words
+    split: Splitting
+    max_length: int | None
+    pad: int | None
+    oov: str | None
+
+    name = "tokenize"
+
+    def options(self) -> Mapping[str, Any]:
+        ((file, data),) = self.companions().items()
+        return {
+            **self.placed(),
+            **self.split.options(),
+            "max_length": self.max_length,
+            "pad": self.pad,
+            "oov": self.oov,
+            "vocabulary": file,
+            "sha256": digest(data),
+        }
+
+    def companions(self) -> dict[str, bytes]:
+        """The files that belong beside a dataset."""
+        return {companion_name("vocabulary", self.target, "txt"): self.words.to_bytes()}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str) -> Transform:
+        if "tokenizer" in options:
+            return TokenizerFile.from_options(options, folder)
+        rest = {name: value for name, value in options.items() if name not in ("vocabulary", "sha256")}
+        data = companion(options, folder, "vocabulary", "sha256")
+        words = words_of(data, f"{folder}/{options['vocabulary']}")
+        return tokenize(vocabulary=words.words, **rest)
+
+    def bind(self, before: Schema) -> Bound:
+        feature = text_column(self, before)
+        made = ids_feature(feature, self.shared(feature), len(self.words) - 1, self.max_length, self.pad)
+        ids = dict(self.words.ids)
+        if self.words.words[0] == PAD:
+            del ids[PAD]  # a text that says it is no filling
+        unknown = None if self.oov is None else self.words.ids[self.oov]
+        return self.bound(
+            before,
+            made,
+            _Ids(Texts(self.column, feature), self.split, ids, unknown, self.max_length, self.pad),
+        )
+
+
+@dataclass(frozen=True)
+class _Ids:
+    texts: Texts
+    split: Splitting
+    ids: dict[str, int]
+    unknown: int | None
+    max_length: int | None
+    pad: int | None
+
+    def __call__(self, row: Row) -> list[int] | None:
+        text = self.texts.one(row)
+        if text is None:
+            return None
+        words = self.split(text)
+        get, unknown = self.ids.get, self.unknown
+        if unknown is None:
+            found = [number for word in words if (number := get(word)) is not None]
+        else:
+            found = [get(word, unknown) for word in words]
+        return fitted(found, self.max_length, self.pad)
+
+
+def text_column(step: OneColumn, before: Schema) -> Feature:
+    """The column of a transform of texts, one a row."""
+    feature = step.source_of(before, (Text, Bytes), "texts")
+    if feature.shape:
+        raise step.misfit("one text a row", feature)
+    return feature
+
+
+def ids_feature(
+    feature: Feature, shared: dict[str, Any], greatest: int, max_length: int | None, pad: int | None
+) -> Int64:
+    """What ids are stored as: lists of their own lengths, or of one length where they are filled up."""
+    shape = (None,) if pad is None else (max_length,)
+    return Int64(shape, range=(0, max(greatest, pad or 0)), **shared)
+
+
+def fitted(ids: list[int], max_length: int | None, pad: int | None) -> list[int]:
+    """Ids cut to the length, and filled up to it."""
+    if max_length is None:
+        return ids
+    if len(ids) > max_length:
+        return ids[:max_length]
+    return ids if pad is None else ids + [pad] * (max_length - len(ids))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnTokenize(OneColumn):
+    """A `tokenize` whose vocabulary is to be learned."""
+
+    split: Splitting
+    size: int
+    min_count: int
+    max_length: int | None
+    pad: int | None
+    oov: str | None
+    learn_from: LearnFrom
+
+    name = "tokenize"
+
+    def options(self) -> Mapping[str, Any]:
+        return {**self.placed(), **self.split.options(), "vocabulary": None, "learn_from": self.learn_from}
+
+    def bind(self, before: Schema) -> Bound:
+        raise not_learned(self.name, self.column, "give a vocabulary=, such as the file beside the dataset")
+
+    def begin(self, before: Schema) -> Lesson:
+        return _Vocabulary(self, Texts(self.column, text_column(self, before)))
+
+
+class _Vocabulary:
+    """Counts words, for a vocabulary."""
+
+    def __init__(self, step: LearnTokenize, texts: Texts) -> None:
+        self._step = step
+        self._texts = texts
+        self._counts = WordCounts(step.column, by_text=False)
+
+    def see(self, row: Row) -> None:
+        text = self._texts.one(row)
+        if text is not None:
+            self._counts.add(self._step.split(text))
+
+    def merge(self, other: Lesson) -> None:
+        assert isinstance(other, _Vocabulary)
+        self._counts.merge(other._counts)
+
+    def learned(self) -> Transform:
+        step = self._step
+        special = (PAD,) if step.oov is None else (PAD, step.oov)
+        common = self._counts.most_common(step.size - len(special), step.min_count, without=special)
+        return with_words(
+            step.column,
+            Words((*special, *common)),
+            split=step.split,
+            max_length=step.max_length,
+            pad=step.pad,
+            oov=step.oov,
+            into=step.into,
+            keep=step.keep,
+        )
+
+    def told(self) -> str:
+        """What was learned, in words."""
+        return f"{len(self._counts.counts):,} different words in {self._counts.texts:,} texts"

@@ -1,0 +1,1 @@
+"""`rk.balance`: how many records each class gets, and where new ones come from."""

@@ -1,0 +1,418 @@
+"""How many records each class gets, and which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from numbers import Real
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rekord import _core
+from rekord.dataset.balanced import ByClass
+from rekord.dataset.order import Ids
+from rekord.dataset.samplers import all_numbers
+from rekord.dataset.split import Split
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import Feature, Int64, Label
+from rekord.schema.messages import near_miss, shown
+
+Counts: TypeAlias = "dict[Any, int]"
+"""Records by class."""
+
+Strategy: TypeAlias = "str | float | Mapping[Any, int] | Callable[[Any], Mapping[Any, int]]"
+
+_MOST_RECORDS = 1 << 30
+"""Of a balanced split. Their numbers are in memory, and a number that is mistyped shall not fill it."""
+
+WORDS = ("auto", "minority", "majority", "not minority", "not majority", "all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classes:
+    """The classes that records have, in their order, and how they are called."""
+
+    split: str
+    by: str
+    counts: Mapping[Any, int]
+    class_of: Callable[
+        [Any], Any
+    ]  # by its value or its name; what was given where there is none of that name
+    name_of: Callable[[Any], str]
+
+
+def targets(strategy: object, classes: Classes, values: Callable[[], Any], *, grow: bool) -> Counts:
+    """The number of records that each class is to have; `values` gives the class of each record to a function.
+
+    `grow`: classes get more records, and none loses any. Else it is the other way round.
+    """
+    if len(classes.counts) < 2:
+        raise _refused(
+            classes,
+            f"there {'is one class' if classes.counts else 'is no class'}",
+            "records of two classes at least",
+            ", ".join([classes.name_of(one) for one in classes.counts])[:60] or "none",
+            "balance another column, or another split",
+        )
+    if isinstance(strategy, str):
+        asked = _by_word(strategy, classes, grow=grow)
+    elif isinstance(strategy, Mapping):
+        asked = _by_class(strategy, classes, grow=grow)
+    elif isinstance(strategy, Real) and not isinstance(strategy, bool):
+        asked = _by_ratio(float(strategy), classes, grow=grow)
+    elif callable(strategy):
+        asked = _by_function(strategy, classes, values, grow=grow)
+    else:
+        raise _unknown(classes, strategy)
+    after = {one: asked.get(one, count) for one, count in classes.counts.items()}
+    if grow and sum(after.values()) > max(_MOST_RECORDS, sum(classes.counts.values())):
+        most = max(after, key=after.__getitem__)
+        raise _refused(
+            classes,
+            "that would be more records than a split may get",
+            f"at most {_MOST_RECORDS:,} records in all",
+            f"{sum(after.values()):,}, of them {after[most]:,} of class {classes.name_of(most)[:60]}",
+            "ask for fewer",
+        )
+    return after
+
+
+def _by_word(word: str, classes: Classes, *, grow: bool) -> Counts:
+    if word not in WORDS:
+        raise _unknown(classes, word)
+    if word == ("majority" if grow else "minority"):
+        raise _refused(
+            classes,
+            f'"{word}" means nothing here',
+            "classes that can get more records" if grow else "classes that can lose records",
+            f"the {'largest' if grow else 'smallest'} class alone",
+            'sampling_strategy="auto"',
+        )
+    counts = classes.counts
+    # Of several that are as large, the first is meant: so does imbalanced-learn.
+    largest, smallest = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+    if word == "auto":
+        word = "not majority" if grow else "not minority"
+    chosen = {
+        "minority": [smallest],
+        "majority": [largest],
+        "not minority": [one for one in counts if one != smallest],
+        "not majority": [one for one in counts if one != largest],
+        "all": list(counts),
+    }[word]
+    return dict.fromkeys(chosen, counts[largest] if grow else counts[smallest])
+
+
+def _by_ratio(ratio: float, classes: Classes, *, grow: bool) -> Counts:
+    counts = classes.counts
+    if not isfinite(ratio) or not 0 < ratio <= 1:
+        raise _refused(
+            classes,
+            f"a ratio cannot be {ratio:g}",
+            "smaller class / larger class: above 0, at most 1",
+            f"{ratio:g}",
+            "sampling_strategy=0.5",
+        )
+    if len(counts) != 2:
+        raise _refused(
+            classes,
+            f"a ratio is for two classes, and there are {len(counts):,}",
+            "a number of records for each class",
+            f"{ratio:g}",
+            f"sampling_strategy={{{', '.join([f'{_shown_key(classes, one)}: …' for one in list(counts)[:3]])}}}",
+        )
+    largest, smallest = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+    one = next(name for name in counts if name != (largest if grow else smallest))
+    if grow:
+        more = int(counts[largest] * ratio - counts[one])
+        wanted = counts[one] + more
+        possible = more > 0
+    else:
+        wanted = int(counts[smallest] / ratio)
+        possible = wanted <= counts[one]
+    if not possible:
+        raise _refused(
+            classes,
+            f"at a ratio of {ratio:g} class {classes.name_of(one)} would {'gain' if grow else 'lose'} nothing",
+            f"a ratio above {counts[smallest] / counts[largest]:.3g}, which it is now",
+            f"{ratio:g}",
+            "a larger ratio",
+        )
+    return {one: wanted}
+
+
+def _by_class(asked: Mapping[Any, Any], classes: Classes, *, grow: bool) -> Counts:
+    made: Counts = {}
+    for name, number in asked.items():
+        one = classes.class_of(name)
+        try:
+            count = classes.counts.get(one)
+        except TypeError:  # what cannot be a key is no class
+            count = None
+        if count is None:
+            near = near_miss(str(name), [classes.name_of(known) for known in classes.counts])
+            raise _refused(
+                classes,
+                f"there are no records of class {shown(name)}",
+                "classes that have records",
+                f"{len(classes.counts):,} classes: {', '.join(map(classes.name_of, classes.counts))}"[:60],
+                f"did you mean {near!r}?" if near else "name a class that has records",
+            )
+        whole = hasattr(number, "__index__") and not isinstance(number, bool)
+        wanted = number.__index__() if whole else -1
+        if wanted < 0 or one in made:
+            raise _refused(
+                classes,
+                f"class {shown(name)} {'is named twice' if wanted >= 0 else 'has no number'}",
+                "a whole number of records for each class, from 0 on",
+                shown(number),
+                f"sampling_strategy={{{_shown_key(classes, one)}: {count}}}",
+            )
+        if wanted < count if grow else wanted > count:
+            raise _refused(
+                classes,
+                f"class {classes.name_of(one)} cannot {'shrink' if grow else 'grow'} by this method",
+                f"{'at least' if grow else 'at most'} {count:,} records, which it has",
+                f"{wanted:,}",
+                'method="undersample"' if grow else 'method="oversample"',
+            )
+        made[one] = int(wanted)
+    return made
+
+
+def _by_function(
+    function: Callable[[Any], Any], classes: Classes, values: Callable[[], Any], *, grow: bool
+) -> Counts:
+    try:
+        asked = function(values())
+    except Exception as failure:
+        raise _refused(
+            classes,
+            "the function of `sampling_strategy` failed",
+            "a function of the classes of all records",
+            f"{type(failure).__name__}: {failure}"[:60],
+            "look at the function",
+        ) from failure
+    if not isinstance(asked, Mapping):
+        raise _refused(
+            classes,
+            "the function of `sampling_strategy` gave no number for each class",
+            "{class: number of records}",
+            shown(asked),
+            "let it return a dict",
+        )
+    return _by_class(asked, classes, grow=grow)
+
+
+def _shown_key(classes: Classes, one: Any) -> str:
+    """A class as one would write it in a dict."""
+    name = classes.name_of(one)
+    return repr(one) if name == repr(one) else repr(name)
+
+
+def _unknown(classes: Classes, strategy: object) -> RekordError:
+    near = near_miss(strategy, WORDS) if isinstance(strategy, str) else None
+    return _refused(
+        classes,
+        f"a strategy cannot be {shown(strategy)}",
+        "one of " + ", ".join(WORDS) + ", a ratio, or {class: records}",
+        shown(strategy),
+        f'sampling_strategy="{near or "auto"}"',
+    )
+
+
+def _refused(classes: Classes, what: str, expected: str, found: str, do: str) -> RekordError:
+    return error(
+        "U638",
+        f"`{classes.by}` of {classes.split} cannot be balanced so: {what}",
+        location=Location(feature=classes.by),
+        expected=expected,
+        found=found,
+        do=do,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """The records of a split and their classes. A code of -1 is a record without a class."""
+
+    split: Split
+    by: str
+    feature: Feature
+    values: tuple[Any, ...]  # of the classes, in their order
+    codes: npt.NDArray[np.int32]
+
+    @cached_property
+    def numbers(self) -> Ids:
+        """The records, by their numbers in the shards."""
+        return all_numbers(self.split._all_ids())
+
+    @cached_property
+    def counts(self) -> Counts:
+        """Of the classes that have records."""
+        found = np.bincount(self.codes[self.codes >= 0], minlength=len(self.values)).tolist()
+        return {value: count for value, count in zip(self.values, found, strict=True) if count}
+
+    @property
+    def without(self) -> int:
+        """How many records have no class."""
+        return int((self.codes < 0).sum())
+
+    @property
+    def classes(self) -> Classes:
+        """As a strategy is given them."""
+        return Classes(
+            split=self.split.name,
+            by=self.by,
+            counts=self.counts,
+            class_of=self._class_of,
+            name_of=self.name_of,
+        )
+
+    def values_of_records(self) -> Any:
+        """The class of each record that has one."""
+        # Texts and bytes as they are: NumPy's own would lose zeros at the end.
+        whole = all(isinstance(value, int) for value in self.values)
+        return np.array(self.values, None if whole else object)[self.codes[self.codes >= 0]]
+
+    def named(self, counts: Mapping[Any, int]) -> dict[str, int]:
+        """Counts as a report holds them."""
+        return {self.name_of(one): count for one, count in counts.items()}
+
+    def name_of(self, value: Any) -> str:
+        """How a class is called."""
+        if isinstance(self.feature, Label) and self.feature.names is not None:
+            return str(self.feature.names[value])
+        return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+    def places(self, value: Any) -> Ids:
+        """Where the records of a class stand among all, as they come."""
+        order, sorted_codes = self._by_code
+        begin, end = np.searchsorted(sorted_codes, [self.code(value), self.code(value) + 1])
+        return order[begin:end]
+
+    def code(self, value: Any) -> int:
+        """The place of a class in their order."""
+        return self._code_of[value]
+
+    @cached_property
+    def _code_of(self) -> dict[Any, int]:
+        return {value: code for code, value in enumerate(self.values)}
+
+    @cached_property
+    def _value_of(self) -> dict[str, Any]:
+        return {self.name_of(value): value for value in self.values}
+
+    @cached_property
+    def _by_code(self) -> tuple[Ids, Any]:
+        order = np.argsort(self.codes, kind="stable").astype(np.int64)
+        return order, self.codes[order]
+
+    def _class_of(self, given: Any) -> Any:
+        if isinstance(given, np.generic):
+            given = given.item()
+        if not isinstance(given, str):
+            return given
+        # A command line has only texts: the names of classes, or ids beside them.
+        if given in self._value_of:
+            return self._value_of[given]
+        numeric = isinstance(self.feature, (Int64, Label))
+        is_number = given.removeprefix("-").isdecimal() and len(given) < 20
+        return int(given) if numeric and is_number else given
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """The records of a balanced split: those that stay in their order, and behind them those that are added."""
+
+    labelled: Labelled
+    after: Counts
+    kept: Ids
+    added: Ids  # the records that they are copies of
+    copies: npt.NDArray[np.int32]  # which copy of its record each one is, from 1 on
+
+    @cached_property
+    def ids(self) -> Ids:
+        """All of them."""
+        return np.concatenate([self.kept, self.added])
+
+    @property
+    def removed(self) -> int:
+        """How many are not there any more."""
+        return len(self.labelled.codes) - len(self.kept)
+
+
+def labelled(split: Split, by: str) -> Labelled:
+    """The classes of the records of a split, from the index or read once."""
+    by_class = ByClass(split._shards, split._schema, by, split._ids)
+    if by_class.is_several:
+        raise error(
+            "U637",
+            f"a record may have several classes in `{by}`: copies of it would change all of them",
+            location=Location(feature=by),
+            expected="a column with one class a record",
+            found=f"a list, shape {by_class.feature.shape}",
+            do=f'split.balanced(by="{by}") draws such records by repeat factors while it reads',
+        )
+    coded = by_class._load()  # without the check that every record has a class: here it need not
+    if isinstance(by_class.feature, Label):
+        _check_declared(by_class, by_class.feature, coded.classes, coded.codes)
+    return Labelled(split, by, by_class.feature, coded.classes, coded.codes)
+
+
+def _check_declared(by_class: ByClass, feature: Label, values: tuple[Any, ...], codes: Any) -> None:
+    strange = [code for code, value in enumerate(values) if not 0 <= value < feature.count]
+    bad = np.isin(codes, strange)
+    if not bad.any():
+        return
+    first = int(np.argmax(bad))
+    where = by_class.shards.where(first if by_class.ids is None else int(by_class.ids[first]))
+    raise error(
+        "X552",
+        f"{int(bad.sum()):,} of {len(codes):,} records have a class in `{by_class.by}` that is not declared",
+        location=Location(path=where.path, record=where.record, offset=where.offset, feature=by_class.by),
+        expected=f"a class from 0 to {feature.count - 1}",
+        found=f"{values[int(codes[first])]!r}"[:60],
+        do=f'rekord rewrite IN NEW --where "{by_class.by} >= 0 and {by_class.by} < {feature.count}" first',
+    )
+
+
+def fewer(records: Labelled, after: Counts, seed: int) -> Draw:
+    """So many of each class, chosen by a keyed permutation. Records without a class all stay."""
+    stays = np.ones(len(records.codes), np.bool_)
+    for value, count in records.counts.items():
+        if after[value] == count:
+            continue
+        places, code = records.places(value), records.code(value)
+        stays[places] = False
+        stays[places[_permuted(np.arange(after[value]), count, [seed, code, 0])]] = True
+    none = np.zeros(0, np.int64)
+    return Draw(records, after, records.numbers[stays], none, none.astype(np.int32))
+
+
+def more(records: Labelled, after: Counts, seed: int) -> Draw:
+    """All records, and copies: within a class no record has two copies more than another."""
+    added: list[Any] = [np.zeros(0, np.int64)]
+    copies: list[Any] = [np.zeros(0, np.int64)]
+    for value, count in records.counts.items():
+        wanted = after[value] - count
+        if not wanted:
+            continue
+        members, code = records.numbers[records.places(value)], records.code(value)
+        rounds, rest = divmod(wanted, count)
+        chosen = np.sort(_permuted(np.arange(rest), count, [seed, code, 0]))
+        added += [np.tile(members, rounds), members[chosen]]
+        copies += [np.repeat(np.arange(1, rounds + 1), count), np.full(rest, rounds + 1)]
+    return Draw(
+        records, after, records.numbers, np.concatenate(added), np.concatenate(copies).astype(np.int32)
+    )
+
+
+def _permuted(places: Ids, size: int, words: list[int]) -> Ids:
+    made: Ids = _core.permute(places.astype(np.int64), size, _core.order_key(words))  # type: ignore[assignment]
+    return made

@@ -1,0 +1,399 @@
+"""Records that balancing adds: varied copies, and SMOTE between records of a class."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from rekord import _core
+from rekord.codec.columns import Array, Optional
+from rekord.codec.decode import decode
+from rekord.codec.encode import row_encoder
+from rekord.codec.plan import compile_plan
+from rekord.conversion.copy_records import Buffers, Copying, Stretch
+from rekord.conversion.derive import Piece
+from rekord.conversion.encode_rows import decoded_columns
+from rekord.dataset.order import Order
+from rekord.errors import RekordError, UsageError, error
+from rekord.location import Location
+from rekord.report.formatting import byte_size
+from rekord.schema import Feature, Float32, Int64, Label, Schema, Tensor
+from rekord.schema.messages import near_miss, shown
+from rekord.transforms.augment import Augmentation, roll_of
+from rekord.transforms.base import Row
+from rekord.verbs.balance.sampling import Draw
+
+_MOST_BYTES = 4 << 30
+"""Of the vectors of a split. What SMOTE makes of them needs as much again, or twice."""
+
+_READ_ROWS = 4096
+_NUMBER_BYTES = 8
+_EXACT = 2.0**53
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vectors:
+    """The columns that make the vector of a record, one behind another."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    categorical: tuple[bool, ...]
+
+    @property
+    def widths(self) -> list[int]:
+        """How many numbers each column has."""
+        return [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
+
+    @property
+    def size(self) -> int:
+        """How many numbers a vector has."""
+        return sum(self.widths)
+
+
+def package() -> Any:
+    """imbalanced-learn, or what to install."""
+    try:
+        import imblearn.over_sampling as package
+    except ImportError as failure:
+        raise error(
+            "U602",
+            "SMOTE needs imbalanced-learn, which is not installed",
+            expected="the packages imbalanced-learn and scikit-learn",
+            found=str(failure)[:60],
+            do="pip install 'rekord[balance]'",
+        ) from failure
+    return package
+
+
+def versions() -> dict[str, str]:
+    """What decides the numbers beside the data: another version may make others."""
+    import imblearn
+    import sklearn
+
+    return {"imbalanced-learn": imblearn.__version__, "scikit-learn": sklearn.__version__}
+
+
+def vectors_of(schema: Schema, by: str, columns: Sequence[str] | None) -> Vectors:
+    """The columns that vectors are made of: those that are named, or all that hold numbers."""
+    names = _chosen(schema, by, columns)
+    lacking = [name for name in schema.features if name not in names and name != by]
+    left_out = [name for name in lacking if not _may_be_missing(schema, name)]
+    if left_out:
+        some = ", ".join([f"`{name}`: {_described(schema, name)}" for name in left_out])
+        raise error(
+            "U639",
+            f"no value can be made up for {_listed(left_out)}",
+            location=Location(feature=left_out[0]),
+            expected="numbers of a fixed shape in all columns that a record must have",
+            found=some[:60],
+            do=f"rekord rewrite IN NEW --drop {','.join(left_out)[:60]}, or --method oversample",
+        )
+    features = [schema.context[name] for name in names]
+    categorical = tuple([_is_category(feature) for feature in features])
+    if not names or all(categorical):
+        raise error(
+            "U639",
+            "there are no numbers to go between",
+            location=Location(feature=by),
+            expected="a column of numbers beside the class, such as rk.Float32(shape=(128,))",
+            found=f"categories alone: {_listed(names)}"[:60] if names else "no other column",
+            do='method="oversample"',
+        )
+    shapes = tuple([tuple([int(side) for side in feature.shape]) for feature in features])  # type: ignore[arg-type]
+    return Vectors(names=tuple(names), shapes=shapes, categorical=categorical)
+
+
+def check_counts(draw: Draw, neighbours: int) -> None:
+    """Refuse classes that have no neighbours enough."""
+    records = draw.labelled
+    for value, count in records.counts.items():
+        if draw.after[value] > count and count <= neighbours:
+            raise error(
+                "U642",
+                f"class {records.name_of(value)[:60]} has too few records for SMOTE",
+                location=Location(feature=records.by),
+                expected=f"more than k_neighbors={neighbours}",
+                found=f"{count:,}",
+                do=f"k_neighbors={count - 1}" if count > 1 else 'method="oversample"',
+            )
+
+
+def check_size(draw: Draw, vectors: Vectors) -> None:
+    """Refuse what would not fit into memory."""
+    rows = len(draw.labelled.codes) + len(draw.added)
+    size_bytes = rows * vectors.size * _NUMBER_BYTES
+    if size_bytes > _MOST_BYTES:
+        raise error(
+            "U643",
+            expected=f"at most {byte_size(_MOST_BYTES)} of vectors",
+            found=f"{byte_size(size_bytes)}: {rows:,} records of {vectors.size:,} numbers",
+            do='method="oversample", or fewer columns: columns=[…]',
+        )
+
+
+def synthesised(draw: Draw, vectors: Vectors, *, neighbours: int, seed: int) -> dict[str, Any]:
+    """The columns of all rows that are added, in the order of their classes."""
+    records = draw.labelled
+    rows, dtypes = _read(draw, vectors)
+    labels = records.codes[records.codes >= 0]
+    wanted = {
+        records.code(value): count for value, count in draw.after.items() if count > records.counts[value]
+    }
+    over_sampling = package()
+    options = {"sampling_strategy": wanted, "random_state": seed % 2**32, "k_neighbors": neighbours}
+    if any(vectors.categorical):
+        flags = np.repeat(vectors.categorical, vectors.widths)
+        sampler = over_sampling.SMOTENC(categorical_features=np.flatnonzero(flags).tolist(), **options)
+    else:
+        sampler = over_sampling.SMOTE(**options)
+    try:
+        with np.errstate(all="ignore"):  # what comes of it is looked at below
+            made, classes = sampler.fit_resample(rows, labels)
+    except ValueError as failure:
+        raise _not_applicable(records.by, str(failure).split("\n", 1)[0][:60]) from failure
+    made, classes = made[len(rows) :], classes[len(rows) :]
+    if not np.isfinite(made).all():
+        raise _not_applicable(records.by, "numbers too far apart: what lies between them is not finite")
+    made = made[np.argsort(classes, kind="stable")]
+    columns: dict[str, Any] = {records.by: _classes(draw)}
+    at = 0
+    for name, shape, width, dtype in zip(vectors.names, vectors.shapes, vectors.widths, dtypes, strict=True):
+        values = made[:, at : at + width].reshape(-1, *shape)
+        whole = dtype.kind in "iub"
+        columns[name] = (np.rint(values) if whole else values).astype(dtype)
+        at += width
+    return columns
+
+
+def _not_applicable(by: str, found: str) -> RekordError:
+    return error(
+        "U639",
+        "SMOTE cannot be applied to these vectors",
+        location=Location(feature=by),
+        expected="vectors that differ from each other, by numbers that float64 holds",
+        found=found,
+        do='method="oversample"',
+    )
+
+
+def _classes(draw: Draw) -> list[Any]:
+    """The class of each row that is added: those of a class follow each other, in the order of the classes."""
+    records = draw.labelled
+    return [value for value in records.counts for _ in range(draw.after[value] - records.counts[value])]
+
+
+def _read(draw: Draw, vectors: Vectors) -> tuple[Array, list[Any]]:
+    """The vectors of all records that have a class, and the dtype of each column."""
+    records = draw.labelled
+    split = records.split
+    rows: Array = np.empty((len(records.codes), vectors.size), np.float64)
+    dtypes: dict[str, Any] = {}
+    done = 0
+    for batch in split.batches(_READ_ROWS, columns=list(vectors.names)):
+        count = 0
+        at = 0
+        for name, width in zip(vectors.names, vectors.widths, strict=True):
+            column: Any = batch[name]
+            values, valid = (column.values, column.valid) if isinstance(column, Optional) else (column, None)
+            count = len(values)
+            flat = np.asarray(values).reshape(count, width)
+            dtypes[name] = flat.dtype
+            part = rows[done : done + count, at : at + width]
+            part[:] = flat
+            _check_values(draw, name, part, valid, flat.dtype, done)
+            at += width
+        done += count
+    return rows[records.codes >= 0], [dtypes.get(name, np.dtype(np.float32)) for name in vectors.names]
+
+
+def _check_values(draw: Draw, name: str, part: Array, valid: Any, dtype: Any, done: int) -> None:
+    sound = np.isfinite(part)
+    if dtype.kind in "iu" and dtype.itemsize == _NUMBER_BYTES:
+        sound &= np.abs(part) <= _EXACT
+    if valid is not None:
+        sound &= np.asarray(valid)[:, None]
+    records = draw.labelled
+    bad = np.flatnonzero(~sound.all(axis=1) & (records.codes[done : done + len(part)] >= 0))
+    if not len(bad):
+        return
+    row = int(bad[0])
+    missing = valid is not None and not valid[row]
+    raise _no_number(draw, name, done + row, "no value" if missing else f"{part[row][~sound[row]][0]:g}")
+
+
+def _no_number(draw: Draw, name: str, row: int, found: str) -> RekordError:
+    where = draw.labelled.split._shards.where(int(draw.labelled.numbers[row]))
+    return error(
+        "E395",
+        f"`{name}` has a value that no vector can have",
+        location=Location(feature=name).within(**where.to_dict()),
+        expected="finite numbers in each record, whole ones within 2^53",
+        found=found,
+        do=f"rekord rewrite IN NEW --fill {name}=0 where values are missing, or --where to leave records out",
+    )
+
+
+def _chosen(schema: Schema, by: str, columns: Sequence[str] | None) -> list[str]:
+    if columns is None:
+        usable = [name for name, feature in schema.context.items() if _is_vector(feature)]
+        return [name for name in usable if name != by and not schema.context[name].optional]
+    names = list(dict.fromkeys(columns))
+    for name in names:
+        feature = schema.context.get(name)
+        if feature is None or name == by or not _is_vector(feature):
+            near = near_miss(name, list(schema.context)) if feature is None else None
+            found = "the class itself" if name == by else _described(schema, name)
+            raise error(
+                "U639",
+                f"{shown(name)} cannot be part of a vector",
+                location=Location(feature=str(name)[:60]),
+                expected="a column of numbers of a fixed shape",
+                found=found,
+                do=f"did you mean `{near}`?" if near else "leave it out of columns=",
+            )
+    return names
+
+
+def _is_vector(feature: Feature) -> bool:
+    if not isinstance(feature, (Int64, Float32, Label, Tensor)) or None in feature.shape:
+        return False
+    return not isinstance(feature, Tensor) or np.dtype(feature.dtype).kind in "biuf"
+
+
+def _is_category(feature: Feature) -> bool:
+    return isinstance(feature, Label) or np.dtype(feature.dtype).kind == "b"
+
+
+def _may_be_missing(schema: Schema, name: str) -> bool:
+    feature = schema.features[name]
+    return name in schema.context and (feature.optional or feature.has_default)
+
+
+def _described(schema: Schema, name: str) -> str:
+    feature = schema.get(name)
+    if feature is None:
+        return "no such column"
+    return f"{type(feature).__name__}" + (f" of shape {feature.shape}" if feature.shape else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join([f"`{name}`" for name in names])[:60]
+
+
+_FOOTER_BYTES = 4
+
+MakeRow: TypeAlias = "Callable[[int, Callable[[], Row]], Row]"
+"""The row that is added under a number, given what decodes the record that it goes back to."""
+
+
+@dataclass(frozen=True, eq=False)
+class WithAdded:
+    """Frames of records in an order: the first `kept` as they are, those behind them made by a function of a row."""
+
+    order: Order
+    kept: int
+    make: MakeRow
+    touches: frozenset[str]  # the columns that differ from those of the record that a row goes back to
+
+    def __call__(self, stretch: Stretch, schema: Schema, index: tuple[str, ...]) -> Iterator[Piece]:
+        """The frames of a stretch, with their lengths and lines of the index."""
+        encoder = row_encoder(schema)  # of its own: another thread writes another shard
+        touched = [name for name in index if name in self.touches]
+        position = stretch.begin
+        with Copying(stretch.records, schema, index, Buffers()) as copying:
+            for frames, lengths, lines in copying.windows(stretch):
+                positions = np.arange(position, position + len(lengths), dtype=np.int64)
+                position += len(lengths)
+                numbers = self.order.records(0, positions)
+                new = np.flatnonzero(numbers >= self.kept)
+                if not len(new):
+                    yield frames, lengths, lines
+                    continue
+                made = [
+                    self._made(int(numbers[at]), payload, stretch, positions[at], schema, encoder)
+                    for at, payload in _payloads(frames, lengths, new)
+                ]
+                if touched:
+                    lines = _with_lines(lines, new, made, schema, index)
+                yield *_with_frames(frames, lengths, new, made), lines
+
+    def _made(
+        self, number: int, payload: bytes, stretch: Stretch, position: Any, schema: Schema, encoder: Any
+    ) -> bytes:
+        try:
+            encoder.append(self.make(number - self.kept, lambda: decode(payload, schema)))
+            return bytes(encoder.take())
+        except RekordError as failure:
+            if isinstance(failure, UsageError) or failure.location.record is not None:
+                raise  # about all records, or one that it names
+            source = stretch.records.recipe.records(0, np.array([position], np.int64))
+            where = stretch.records.shards.where(int(source[0]))
+            failure.location = Location(feature=failure.location.feature).within(**where.to_dict())
+            raise
+
+
+def _payloads(frames: Any, lengths: Any, chosen: Any) -> Iterator[tuple[int, bytes]]:
+    ends = np.cumsum(lengths)
+    for at in chosen.tolist():
+        begin, end = int(ends[at] - lengths[at]), int(ends[at])
+        yield at, bytes(frames[begin + _core.HEADER_BYTES : end - _FOOTER_BYTES])
+
+
+def _with_frames(frames: Any, lengths: Any, new: Any, made: Sequence[bytes]) -> tuple[bytes, Any]:
+    """Frames, some of them replaced."""
+    ends = np.cumsum(lengths)
+    sizes = np.array(lengths, np.int64)
+    parts: list[Any] = []
+    done = 0
+    for at, frame in zip(new.tolist(), made, strict=True):
+        parts += [frames[done : int(ends[at] - lengths[at])], frame]
+        done, sizes[at] = int(ends[at]), len(frame)
+    return b"".join([*parts, frames[done:]]), sizes
+
+
+def _with_lines(
+    lines: pa.Table, new: Any, made: Sequence[bytes], schema: Schema, index: tuple[str, ...]
+) -> pa.Table:
+    """Lines of the index, some of them replaced."""
+    columns = decoded_columns(compile_plan(schema, index), b"".join(made), len(made))
+    replaced = pa.table({f"index:{name}": column for name, column in columns.items()})
+    places = np.arange(lines.num_rows)
+    places[new] = lines.num_rows + np.arange(len(made))
+    return pa.concat_tables([lines, replaced], promote_options="permissive").take(pa.array(places))
+
+
+@dataclass(frozen=True, eq=False)
+class Varied:
+    """Added rows are their records, augmented: each copy of a record in another way, and the same in every run."""
+
+    augmentation: Augmentation
+    seed: int
+    split: str
+    sources: Any  # of each added row, the number of its record
+    copies: Any  # and which copy of it that is
+
+    def __call__(self, number: int, record: Callable[[], Row]) -> Row:
+        """The row."""
+        roll = roll_of(self.seed, self.split, int(self.sources[number]), int(self.copies[number]))
+        return self.augmentation(record(), roll)
+
+
+@dataclass(frozen=True, eq=False)
+class Synthesised:
+    """Added rows come from a function that makes all of them at once, the first time that one is needed."""
+
+    synthesise: Callable[[], Mapping[str, Any]]  # columns of all added rows
+    _lock: Any = field(default_factory=threading.Lock, init=False)
+    _columns: dict[str, Any] = field(default_factory=dict, init=False)
+
+    def __call__(self, number: int, record: Callable[[], Row]) -> Row:
+        """The row."""
+        with self._lock:
+            if not self._columns:
+                self._columns.update(self.synthesise())
+        return {name: values[number] for name, values in self._columns.items()}

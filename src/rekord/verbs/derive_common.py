@@ -1,0 +1,314 @@
+"""What verbs share that make a dataset of one that exists: it is opened, told apart, and remade at another place."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rekord.conversion.copy_records import Records
+from rekord.conversion.derive import Remade, Remake, remake, unpacked_bytes
+from rekord.conversion.driver import Outcome
+from rekord.conversion.plan import Plan
+from rekord.conversion.staging import exists, open_staging, read_bytes
+from rekord.dataset.dataset import Dataset
+from rekord.dataset.dataset import open as open_dataset
+from rekord.dataset.infer import Kind
+from rekord.dataset.manifest import Manifest, manifest_path, read_manifest
+from rekord.dataset.order import Order
+from rekord.dataset.sampled_split import Drawn
+from rekord.dataset.samplers import FileOrder, Selected, digest_of
+from rekord.dataset.split import Split
+from rekord.errors import FormatError, RekordError, error, located
+from rekord.layouts.tfds import tfds_files
+from rekord.location import Location
+from rekord.report.formatting import byte_size
+from rekord.schema import Label, Schema
+from rekord.schema.interop.tfds import FEATURES_NAME, INFO_NAME, label_files
+from rekord.schema.messages import near_miss, shown
+from rekord.storage.remote import is_remote
+from rekord.storage.router import ANYWHERE
+from rekord.verbs.write import TFDS_VERSION, tfds_name
+
+_SCHEMA_FILE = "schema.pbtxt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Old:
+    """A dataset that another one is made of."""
+
+    splits: Mapping[str, Split]
+    schema: Schema
+    root: str | None  # the folder that it is, where it is one
+    manifest: Manifest | None
+    parent: str | None  # the digest of the manifest
+    digest: str  # tells its files, and which of their records these are, from others
+
+    @property
+    def name(self) -> str:
+        """As a message names it."""
+        return self.root or next((path for split in self.splits.values() for path in split.paths), "")
+
+    @property
+    def index(self) -> tuple[str, ...]:
+        """The columns that its index keeps, and every Label."""
+        told = None if self.manifest is None else self.manifest.options.get("index")
+        kept = [name for name in told if name in self.schema.context] if isinstance(told, list) else []
+        labels = [name for name, one in self.schema.context.items() if isinstance(one, Label)]
+        return tuple(dict.fromkeys([*kept, *labels]))
+
+    @property
+    def is_tfds(self) -> bool:
+        """Whether it is one that TFDS opens."""
+        return self.manifest is not None and INFO_NAME in self.manifest.companions
+
+    def passed_on(self) -> dict[str, Any]:
+        """Those of its options that are true of whatever is made of its records."""
+        told = {} if self.manifest is None else self.manifest.options
+        return {name: told[name] for name in ("key", "layout") if told.get(name) is not None}
+
+
+def opened(
+    given: Any, schema: Schema | str | os.PathLike[str] | None = None, *, kind: Kind | None = None
+) -> Old:
+    """A path, a dataset or a split, as what a new dataset is made of."""
+    if isinstance(given, Split):
+        dataset = Dataset([given], given._schema)
+    elif isinstance(given, Dataset):
+        dataset = given
+    else:
+        dataset = open_dataset(given, schema=schema, kind=kind)
+    if (schema is not None or kind is not None) and isinstance(given, (Split, Dataset)):
+        name = "kind" if schema is None else "schema"
+        raise error(
+            "U605",
+            f"`{name}` cannot be given beside a dataset that is open",
+            expected=f"a path, or no {name}",
+            found="an open dataset",
+            do=f"rk.open(path, {name}=…)",
+        )
+    for split in dataset.splits.values():
+        _check_plain(split)
+        # What replaced the files since then may be of another schema.
+        for shard in range(len(split.paths)):
+            split._shards.check_unchanged(shard)
+    root = _root(given, dataset)
+    manifest, parent = _told(root, dataset)
+    return Old(
+        splits=dict(dataset.splits),
+        schema=dataset.schema,
+        root=root,
+        manifest=manifest,
+        parent=parent,
+        digest=_digest(dataset, parent),
+    )
+
+
+def records_of(split: Split) -> Records:
+    """The records of a split in its own order."""
+    if split._ids is None:
+        return Records(split._shards, FileOrder(split._shards))
+    return Records(split._shards, Selected(Order("sequential", len(split._ids)), split._ids))
+
+
+def remake_plan(
+    verb: str, old: Old, schema: Schema, index: Sequence[str], options: Mapping[str, Any]
+) -> Plan:
+    """What identifies a dataset that a verb makes: `options` are all that decide its bytes."""
+    told = {"verb": verb, **old.passed_on(), **options, "index": list(index)}
+    return Plan(options=told, schema=schema.to_dict(evidence=False), source=old.digest)
+
+
+def check_apart(out: str, olds: Sequence[Old]) -> None:
+    """Refuse a place within what is read, or around it."""
+    place = os.path.realpath(out)
+    for old in olds:
+        files = [path for split in old.splits.values() for path in split.paths if not is_remote(path)]
+        root = None if old.root is None or is_remote(old.root) else os.path.realpath(old.root)
+        inside = root is not None and (place == root or place.startswith(root + os.sep))
+        around = any(os.path.realpath(path).startswith(place + os.sep) for path in files)
+        if inside or around or place in map(os.path.realpath, files):
+            raise error(
+                "U695",
+                location=Location(path=out),
+                expected="a place of its own",
+                found=f"{'a place inside' if inside and place != root else 'the place of'} {old.name[:60]}",
+                do="choose another place",
+            )
+
+
+def check_split(old: Old, name: Any, option: str = "split=") -> None:
+    """Refuse the name of a split that a dataset does not have; `option` is what it was given by."""
+    if name in old.splits:
+        return
+    names = list(old.splits)
+    near = near_miss(name, names) if isinstance(name, str) else None
+    raise error(
+        "X506",
+        f"there is no split {shown(name)}",
+        location=Location(path=old.name),
+        expected="one of " + ", ".join(map(repr, names))[:60],
+        found=shown(name),
+        do=f"did you mean {near!r}?" if near else f"{option}{names[0]!r}"[:60],
+    )
+
+
+class RemadeCompanions:
+    """The files beside the shards: made anew where they follow from the records, else as the old dataset has them."""
+
+    def __init__(self, old: Old, schema: Schema, out: str, *, tfds: bool) -> None:
+        self._old = old
+        self._schema = schema
+        self._out = out
+        self._tfds = tfds
+
+    def __call__(self, manifest: Manifest) -> dict[str, bytes]:
+        files = other_companions(self._old)
+        if self._schema.kind != "bytes":
+            files = {_SCHEMA_FILE: self._schema.to_pbtxt().encode(), **files}
+        if self._tfds:
+            splits = {
+                name: (part.shards.records, part.payload_bytes) for name, part in manifest.splits.items()
+            }
+            files |= tfds_files(self._schema, tfds_name(self._out), TFDS_VERSION, splits)
+        return files
+
+
+def other_companions(old: Old) -> dict[str, bytes]:
+    """The companions of a dataset that do not follow from its schema and counts: label maps, vocabularies."""
+    if old.manifest is None or old.root is None:
+        return {}
+    follow = {_SCHEMA_FILE, INFO_NAME, FEATURES_NAME}
+    if old.is_tfds:
+        follow |= set(label_files(old.schema))
+    paths = {name: os.path.join(old.root, name) for name in old.manifest.companions if name not in follow}
+    return {name: read_bytes(ANYWHERE, path) for name, path in paths.items() if exists(ANYWHERE, path)}
+
+
+def run_remake(wanted: Remake, olds: Sequence[Old], *, progress: bool, shown: str | None = None) -> Remade:
+    """Make it, and tell on stderr how far it is where that is wanted. `shown` is its place as it was asked for."""
+    from rekord.verbs.progress import Progress
+
+    with located(path=shown or wanted.out):
+        check_room(wanted)
+    with damage_told(olds):
+        if not progress:
+            return remake(wanted)
+        with Progress() as watch:
+            return remake(wanted, watch)
+
+
+def as_outcome(made: Remade) -> Outcome:
+    """How it ended, in the words of conversions."""
+    return Outcome(
+        manifest=made.manifest,
+        rejects=None,
+        remarks=None,
+        resumed_shards=made.resumed_shards,
+        nothing_to_do=made.nothing_to_do,
+    )
+
+
+def check_room(wanted: Remake) -> None:
+    """Refuse what the disk cannot hold. An unfinished run has taken some of its space already."""
+    if wanted.framed_bytes is None:
+        return
+    compressed = any(split.compression != "none" for split in wanted.splits.values())
+    needed = unpacked_bytes(wanted) + (0 if compressed else wanted.framed_bytes)
+    if not needed:
+        return
+    place = os.path.abspath(wanted.out)
+    staging = open_staging(place, wanted.plan.id, wanted.storage, spills=None)
+    if os.path.isdir(staging.folder) or is_made(wanted):
+        return
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError:
+        return
+    if needed > free:
+        raise error(
+            "X519",
+            expected=f"{byte_size(needed)} for the shards",
+            found=f"{byte_size(free)} free",
+            do="write to another disk, or free some space",
+        )
+
+
+def is_made(wanted: Remake) -> bool:
+    """Whether the very dataset is there already."""
+    try:
+        return read_manifest(wanted.out, wanted.storage).plan == wanted.plan.id
+    except RekordError:
+        return False
+
+
+@contextmanager
+def damage_told(olds: Sequence[Old]) -> Iterator[None]:
+    """What is said of a damaged record names the way out: what is whole can be saved first."""
+    try:
+        yield
+    except FormatError as failure:
+        path = failure.location.path or ""
+        old = next((one for one in olds if any(path in split.paths for split in one.splits.values())), None)
+        if old is not None:
+            place = old.root or path
+            failure.do = f"rekord salvage {place} NEW, and do this with NEW"
+        raise
+
+
+def joined_digest(olds: Sequence[Old]) -> str:
+    """What tells several datasets, one behind another, from others."""
+    if len(olds) == 1:
+        return olds[0].digest
+    return hashlib.sha256("\n".join(old.digest for old in olds).encode()).hexdigest()
+
+
+def _check_plain(split: Split) -> None:
+    """Refuse what is not made of records alone."""
+    if split._map is None and split._transforms is None and not isinstance(split, Drawn):
+        return
+    drawn = isinstance(split, Drawn)
+    raise error(
+        "U696",
+        f"`{split.name[:60]}` is more than its records: {'they are drawn' if drawn else 'something changes them'}",
+        expected="a dataset, a split or a view of records as they are",
+        found=shown(split),
+        do="rk.balance(path, out)" if drawn else "rk.write(split, out)",
+    )
+
+
+def _root(given: Any, dataset: Dataset) -> str | None:
+    """The folder that a dataset is, where it is one."""
+    if isinstance(given, (Split, Dataset)):
+        folders = {os.path.dirname(path) for split in dataset.splits.values() for path in split.paths}
+        return folders.pop() if len(folders) == 1 else None
+    place = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
+    if not isinstance(place, str):
+        return None
+    paths = [path for split in dataset.splits.values() for path in split.paths]
+    is_folder = place not in paths and all(path.startswith(place.rstrip("/") + "/") for path in paths)
+    return place.rstrip("/") or "/" if is_folder else None
+
+
+def _told(root: str | None, dataset: Dataset) -> tuple[Manifest | None, str | None]:
+    """The manifest that an open dataset is by, and its digest."""
+    if root is None or not exists(ANYWHERE, manifest_path(root)):
+        return None, None
+    manifest = read_manifest(root)
+    if any(split._digest != manifest.digest for split in dataset.splits.values()):
+        return None, None  # of other files that lie there, or of a dataset that was changed since
+    return manifest, hashlib.sha256(read_bytes(ANYWHERE, manifest_path(root))).hexdigest()
+
+
+def _digest(dataset: Dataset, parent: str | None) -> str:
+    told = hashlib.sha256()
+    for name, split in dataset.splits.items():
+        which = "" if split._ids is None else digest_of(split._ids)
+        told.update(f"{name}\0{parent or split.digest()}\0{which}\n".encode("utf-8", "surrogateescape"))
+    return told.hexdigest()

@@ -1,0 +1,1 @@
+"""Edits of a dataset: append, delete, relabel."""

@@ -1,0 +1,288 @@
+"""`rk.append`: a dataset with more records, in new shards behind those that it has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from rekord.conversion.commit import Aim, links_followed, look_at_out
+from rekord.conversion.derive import NewShard, kept_shard
+from rekord.conversion.driver import Conversion
+from rekord.conversion.plan import RowFunction
+from rekord.conversion.staging import Lock, exists, open_staging
+from rekord.dataset.dataset import Dataset
+from rekord.dataset.dataset import open as open_dataset
+from rekord.dataset.manifest import read_manifest
+from rekord.errors import RekordError, error
+from rekord.layouts.base import Layout
+from rekord.layouts.classification import classification
+from rekord.layouts.deeplab import deeplab
+from rekord.layouts.detection import detection
+from rekord.location import Location
+from rekord.sources.base import is_parted
+from rekord.storage.local import PathLike
+from rekord.transforms.chain import Chain, from_recorded
+from rekord.verbs.derive_common import Old, check_split, records_of, remake_plan
+from rekord.verbs.edit.common import (
+    Edit,
+    Edited,
+    Target,
+    Workplace,
+    digest_of_words,
+    editable,
+    edited_at,
+    kept,
+    run_edit,
+    target_of,
+    told_of,
+)
+from rekord.verbs.write import prepare, run, run_aloud
+
+
+def append(
+    path: PathLike,
+    rows: Any,
+    out: PathLike | None = None,
+    *,
+    split: Mapping[str, float] | str | None = None,
+    map: RowFunction | None = None,
+    names: Sequence[str] | None = None,
+    shard_size: str | int = "128MB",
+    shards: int | None = None,
+    verify: Literal["full", "headers"] = "full",
+    limit: int | None = None,
+    replace: bool = False,
+    workers: int | None = None,
+    fresh: bool = False,
+    progress: bool = True,
+) -> Dataset:
+    """Make a dataset at `out` of one and more rows, and open it.
+
+    `rows` are what `rk.write` takes, in the form in which the dataset was written: a row that does not fit its
+    schema ends it. They go into new shards at the end of `split` (`train`, or the only one, unless said; a dict of
+    ratios and "source" are understood as by `rk.write`). All shards that exist are linked, not copied.
+
+    With `replace` the new dataset takes the place of the old one, in one step where the system can.
+    """
+    target = target_of(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
+    ended = appended(
+        path,
+        rows,
+        target,
+        split=split,
+        map=map,
+        names=names,
+        shard_size=shard_size,
+        shards=shards,
+        verify=verify,
+        limit=limit,
+    )
+    return open_dataset(ended.dataset)
+
+
+def appended(
+    path: PathLike,
+    rows: Any,
+    target: Target,
+    *,
+    split: Mapping[str, float] | str | None = None,
+    map: RowFunction | None = None,
+    names: Sequence[str] | None = None,
+    shard_size: str | int = "128MB",
+    shards: int | None = None,
+    verify: Literal["full", "headers"] = "full",
+    limit: int | None = None,
+) -> Edited:
+    """What `append` does, and how it ended."""
+    with edited_at(path, target) as (work, done):
+        old = editable(path, target)
+        assert old.manifest is not None
+        where = _default_split(old) if split is None else split
+        layout, chain = _recorded(old)
+        told_key = old.manifest.options.get("key")
+        conversion = prepare(
+            rows,
+            work.rows,
+            schema=old.schema if layout is None else None,
+            layout=layout,
+            map=map,
+            transforms=() if chain is None else chain.steps,
+            names=names,
+            split=where,
+            split_by=None,
+            stratify=None,
+            key=told_key if isinstance(told_key, str) else None,
+            index=old.index,
+            shard_size=shard_size,
+            shards=shards,
+            compression=_compression(old, where),
+            shuffle=False,
+            seed=0,
+            verify=verify,
+            on_bad_row="stop",
+            max_rejects=0,
+            limit=limit,
+            workers=target.workers,
+            engine="local",
+            staging=None,
+            fresh=False,
+            format=None,
+            storage=target.storage,
+        )
+        for name in conversion.job.splits.names:
+            check_split(old, name)
+        options = {"rows": conversion.plan.id}
+        if is_parted(conversion.job.source):
+            said = digest_of_words("append", conversion.plan.id)
+            if done is not None and done.said == said:
+                return told_of(done, path, target)
+            complete = _complete(old, options, target)
+            if complete is not None:
+                work.clear()
+                return complete
+        fingerprint = _written(conversion, work, progress=target.progress)
+        if not is_parted(conversion.job.source):
+            # Only now is it known which rows these are.
+            said = digest_of_words("append", conversion.plan.id, fingerprint)
+            options["digest"] = fingerprint
+            if done is not None and done.said == said:
+                work.clear()
+                return told_of(done, path, target)
+        new = open_dataset(work.rows)
+        made: dict[str, list[NewShard]] = {}
+        counts: dict[str, int] = {}
+        for name, one in old.splits.items():
+            records = records_of(one)
+            made[name] = [kept(old, name, records, number) for number in range(len(one.paths))]
+            more = _new_shards(new, work, old, name)
+            counts[name] = len(new.splits[name]) if more else 0
+            if more and not len(one):
+                made[name] = []  # a shard without records stood for the split
+            made[name] += more
+        edit = Edit(verb="append", old=old, shards=made, counts=counts, options=options, said=said)
+        return run_edit(edit, path, target, work)
+
+
+def _written(conversion: Conversion, work: Workplace, *, progress: bool) -> str:
+    """Write the rows as a dataset of their own, and give the digest of where they come from."""
+    again = is_parted(conversion.job.source)
+    # Rows that can be read only once are written anew: to compare them would use them up.
+    work.tidy(work.rows, conversion.plan.id if again or not exists(work.storage, work.rows) else "")
+    return (run_aloud if progress else run)(conversion).manifest.source.fingerprint
+
+
+def _new_shards(new: Dataset, work: Workplace, old: Old, name: str) -> list[NewShard]:
+    """The shards of the new rows of a split."""
+    if name not in new.splits or not len(new.splits[name]):
+        return []
+    records = records_of(new.splits[name])
+    part = read_manifest(work.rows).splits[name]
+    return [kept_shard(records, number, part, old.index) for number in range(len(part.shards.records))]
+
+
+def _complete(old: Old, options: Mapping[str, Any], target: Target) -> Edited | None:
+    """How it ended, where the very dataset is there. A place that is taken is refused before rows are read."""
+    out = target.out
+    if out is None or not exists(target.storage, out):
+        return None
+    plan = remake_plan("append", old, old.schema, old.index, options)
+    aim = links_followed(Aim(out=out, plan=plan, storage=target.storage, fresh=target.fresh))
+    with Lock(aim.out):
+        manifest = look_at_out(aim, open_staging(aim.out, plan.id, target.storage, spills=None))
+    if manifest is None:
+        return None
+    stat, linked = target.storage.stat, 0
+    assert old.manifest is not None
+    assert old.root is not None
+    for name, part in old.manifest.splits.items():
+        ours = zip(part.names(name), manifest.splits[name].names(name), strict=False)
+        for theirs, own in ours:
+            linked += stat(os.path.join(old.root, theirs)).identity == stat(os.path.join(out, own)).identity
+    shards = sum(len(part.shards.records) for part in manifest.splits.values())
+    return Edited(
+        dataset=out,
+        manifest=manifest,
+        counts={
+            name: part.records - old.manifest.splits[name].records for name, part in manifest.splits.items()
+        },
+        linked_shards=linked,
+        written_shards=shards - linked,
+        nothing_to_do=True,
+    )
+
+
+def _default_split(old: Old) -> str:
+    if "train" in old.splits or len(old.splits) == 1:
+        return "train" if "train" in old.splits else next(iter(old.splits))
+    raise error(
+        "U605",
+        "`split` is missing: the dataset has no split `train`",
+        location=Location(path=old.name),
+        expected="one of " + ", ".join(repr(name) for name in old.splits)[:60],
+        found="none named",
+        do=f"split={next(iter(old.splits), '')!r}",
+    )
+
+
+def _compression(old: Old, split: Any) -> str:
+    """That of the split, or of all of them."""
+    assert old.manifest is not None
+    parts = old.manifest.splits
+    if isinstance(split, str) and split in parts:
+        return parts[split].compression
+    found = sorted({part.compression for part in parts.values()})
+    if len(found) > 1:
+        raise error(
+            "U605",
+            "`split` has to be the name of one split: they are compressed in several ways",
+            location=Location(path=old.name),
+            expected="one name",
+            found=", ".join(found),
+            do=f"split={next(iter(parts))!r}",
+        )
+    return found[0] if found else "none"
+
+
+def _recorded(old: Old) -> tuple[Layout | None, Chain | None]:
+    """The layout that the dataset was written by, and the transforms behind it, where both give its schema."""
+    assert old.manifest is not None
+    assert old.root is not None
+    told = old.manifest.options.get("layout")
+    if not isinstance(told, dict) or told.get("name") == "plain":
+        return None, None
+    try:
+        layout = layout_from(told)
+        chain = from_recorded(told.get("transforms", ()), old.root)
+        schema = chain.bind(layout.schema).schema if chain.steps else layout.schema
+    except (KeyError, TypeError, ValueError, AttributeError, RekordError):
+        return None, None  # of another version: rows are then what is stored
+    return (layout, chain) if schema == old.schema else (None, None)
+
+
+def layout_from(told: Mapping[str, Any]) -> Layout:
+    """The layout that a manifest tells of."""
+    classes = told["classes"]
+    if told["name"] == "classification":
+        return classification(
+            classes=classes,
+            synsets=told["synsets"],
+            zero_based=told["zero_based"],
+            optional_labels=told["optional_labels"],
+        )
+    if told["name"] == "detection":
+        return detection(
+            classes=dict(classes),
+            masks=told["masks"],
+            has=told["has"],
+            bad_boxes=told["bad_boxes"],
+        )
+    if told["name"] == "deeplab":
+        colours = told["colours"]
+        return deeplab(
+            classes=classes,
+            ignore=told["ignore"],
+            colours=None if colours is None else {(r, g, b): number for r, g, b, number in colours},
+            optional_masks=told["optional_masks"],
+        )
+    raise KeyError(told["name"])

@@ -1,0 +1,543 @@
+"""What append, delete and relabel share: what becomes of each shard, and how the result replaces the old dataset."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from rekord.conversion.commit import REJECTS, REMARKS, remove_dataset
+from rekord.conversion.copy_records import Records, Stretch
+from rekord.conversion.derive import Copied, Linked, NewShard, NewSplit, Remake, kept_shard
+from rekord.conversion.staging import Lock, Staging, exists, open_staging, read_bytes, remove_tree, stagings
+from rekord.dataset.external_index import TEXT_SUFFIX, index_folder, index_name
+from rekord.dataset.manifest import (
+    FOLDER,
+    MANIFEST,
+    Manifest,
+    SplitPart,
+    manifest_path,
+    read_manifest,
+    shard_name,
+)
+from rekord.dataset.order import Ids, Order
+from rekord.dataset.samplers import Selected, selected
+from rekord.errors import DatasetError, RekordError, UsageError, error
+from rekord.layouts.tfds import check_tfds
+from rekord.location import Location
+from rekord.schema import Schema
+from rekord.schema.messages import shown
+from rekord.storage.local import LOCAL, PathLike, Storage
+from rekord.storage.remote import refuse_to_write
+from rekord.storage.router import ANYWHERE
+from rekord.verbs.derive_common import Old, RemadeCompanions, check_apart, opened, remake_plan, run_remake
+from rekord.verbs.write import TFDS_VERSION, checked_out, shard_template, tfds_name, worker_count
+from rekord.version import VERSION
+
+
+class Swap(msgspec.Struct, frozen=True, kw_only=True):
+    """A new dataset in the place of an old one, by the digests of their manifests."""
+
+    old: str
+    new: str
+    said: str  # the digest of what was asked for
+    counts: dict[str, int]
+    linked_shards: int
+    written_shards: int
+
+
+class Workplace:
+    """The hidden folder of one dataset, held while a `with` block lasts. `shown` is its name as it was given."""
+
+    def __init__(self, place: str, shown: str, storage: Storage) -> None:
+        self.place = os.path.realpath(place)
+        self.storage = storage
+        self._shown = shown
+        self._parent, self._name = os.path.split(self.place)
+        self.folder = os.path.join(self._parent, f".{self._name}.rekord-edit")
+        self._lock = Lock(self.folder)
+        self._lock.out = shown  # it is this that somebody else writes to
+
+    def __enter__(self) -> Workplace:
+        self.storage.make_folder(self._parent)
+        self._lock.__enter__()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self._lock.__exit__(*failure)
+
+    @property
+    def rows(self) -> str:
+        return os.path.join(self.folder, "rows")
+
+    @property
+    def data(self) -> str:
+        return os.path.join(self.folder, "data")
+
+    @property
+    def _old(self) -> str:
+        return os.path.join(self.folder, "old")
+
+    @property
+    def _journal(self) -> str:
+        return os.path.join(self._parent, f".{self._name}.rekord-swap")
+
+    def recover(self) -> Swap | None:
+        """Put right what an earlier run left half done. A swap that was done and not told of is given back."""
+        swap = self._read()
+        if swap is None:
+            return None
+        with Lock(self.place):
+            return self._recovered(swap)
+
+    def _recovered(self, swap: Swap) -> Swap | None:
+        if not exists(self.storage, self.place):
+            # It died between two renames: what it had made takes the place, or what was there goes back.
+            for folder, digest in ((self.data, swap.new), (self._old, swap.old)):
+                if self._digest(folder) == digest:
+                    self.storage.rename(folder, self.place)
+                    self.storage.sync_folder(self._parent)
+                    break
+        if self._digest(self.place) == swap.new:
+            self._put_away()
+            return swap
+        self.storage.remove(self._journal)
+        return None
+
+    def tidy(self, folder: str, plan_id: str) -> None:
+        """Keep of `rows` or `data` what belongs to this plan: whatever else is there was given up."""
+        if not exists(self.storage, self.folder):
+            return
+        if exists(self.storage, folder) and self._plan(folder) != plan_id:
+            self._remove(folder)
+        own = open_staging(folder, plan_id, self.storage, spills=None).folder
+        for staging in stagings(folder, self.storage):
+            if staging.folder != own:
+                staging.remove()
+
+    def clear(self) -> None:
+        """Remove all of it. Old datasets are no part of it: those are removed by what their manifests list."""
+        if exists(self.storage, self.folder):
+            for folder in (self.data, self._old):
+                if exists(self.storage, folder):
+                    self._remove(folder)
+            remove_tree(self.storage, self.folder)
+
+    def swap(self, swap: Swap) -> str | None:
+        """Put the dataset in `data` in the place of the old one; a folder in which files of others were left."""
+        storage = self.storage
+        with Lock(self.place):
+            if self._digest(self.place) != swap.old:
+                raise error(
+                    "X570",
+                    location=Location(path=self._shown),
+                    expected="the dataset that this command read",
+                    found="another one by its name",
+                    do="run the same command again",
+                )
+            check_own(self.place, read_manifest(self.place, storage), storage)
+            self._write(msgspec.json.encode(swap))
+            if not storage.exchange(self.data, self.place):
+                storage.rename(self.place, self._old)
+                try:
+                    storage.rename(self.data, self.place)
+                except RekordError:
+                    storage.rename(self._old, self.place)
+                    raise
+            storage.sync_folder(self._parent)
+            storage.sync_folder(self.folder)
+            return self._put_away()
+
+    def _put_away(self) -> str | None:
+        """Remove the old dataset, then the whole folder, and at last what was known of them."""
+        left = None
+        for folder in (self.data, self._old):
+            if exists(self.storage, folder):
+                left = self._remove(folder) or left
+        if exists(self.storage, self.folder):
+            remove_tree(self.storage, self.folder)
+        self.storage.remove(self._journal)
+        return left
+
+    def _remove(self, folder: str) -> str | None:
+        """Remove a dataset here. Files of others that came into it stay, under a hidden name beside the dataset."""
+        if remove_dataset(self.storage, folder) is None:
+            return None
+        aside = os.path.join(self._parent, f".{self._name}.rekord-old-{secrets.token_hex(4)}")
+        self.storage.rename(folder, aside)
+        return aside
+
+    def _write(self, data: bytes) -> None:
+        """The journal, on the disk itself. It is put together in the folder, which is cleared."""
+        passing = os.path.join(self.folder, "swap")
+        Staging(self.folder, self.storage).write(passing, data, sync=True)
+        self.storage.rename(passing, self._journal)
+        self.storage.sync_folder(self._parent)
+
+    def _read(self) -> Swap | None:
+        if not exists(self.storage, self._journal):
+            return None
+        try:
+            return msgspec.json.decode(read_bytes(self.storage, self._journal), type=Swap)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            # It was cut off by a loss of power, before anything changed places.
+            self.storage.remove(self._journal)
+            return None
+
+    def _digest(self, folder: str) -> str | None:
+        return manifest_digest(folder, self.storage)
+
+    def _plan(self, folder: str) -> str | None:
+        with suppress(DatasetError):
+            return read_manifest(folder, self.storage).plan
+        return None
+
+
+def manifest_digest(folder: str, storage: Storage) -> str | None:
+    """The digest of the manifest of a dataset; None where there is none."""
+    path = manifest_path(folder)
+    if not exists(storage, path):
+        return None
+    return hashlib.sha256(read_bytes(storage, path)).hexdigest()
+
+
+def check_own(folder: str, manifest: Manifest, storage: Storage) -> None:
+    """Refuse to put a folder away in which there is anything that rekord did not write."""
+    shards = [name for split, part in manifest.splits.items() for name in part.names(split)]
+    ours = os.path.join(folder, FOLDER)
+    known = {
+        folder: {MANIFEST, FOLDER, *shards, *manifest.companions},
+        ours: {"index", "blocks", REJECTS, REMARKS},
+        os.path.join(ours, "index"): {f"{name}.arrow" for name in shards},
+        os.path.join(ours, "blocks"): {f"{name}.arrow" for name in manifest.splits},
+    }
+    for tool in TEXT_SUFFIX:  # what `rekord index` wrote is of the old shards, and goes with them
+        inside = index_folder(folder, tool)
+        known[folder].add(os.path.basename(inside))
+        known[inside] = {index_name(name, tool) for name in shards}
+    others = [
+        os.path.join(inside, entry.name)
+        for inside, names in known.items()
+        if exists(storage, inside)
+        for entry in storage.list(inside)
+        if entry.name not in names
+    ]
+    if others:
+        raise error(
+            "U627",
+            location=Location(path=others[0]),
+            expected="nothing but what the manifest lists",
+            found=f"{len(others):,} other {'file or folder' if len(others) == 1 else 'files or folders'}",
+            do="move what is not the dataset's elsewhere, or name OUT instead of --replace (replace=True)",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where an edited dataset goes: to `out`, or in the place of the old one."""
+
+    out: str | None
+    workers: int = 1
+    fresh: bool = False
+    progress: bool = False
+    storage: Storage = LOCAL
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """A dataset as it is to be. `options` are all that decides its bytes."""
+
+    verb: str
+    old: Old
+    shards: Mapping[str, Sequence[NewShard]]
+    counts: Mapping[str, int]  # of the records that are added, deleted or changed, by split
+    options: Mapping[str, Any]
+    said: str  # a digest of what was asked for, whatever dataset it is asked of
+    schema: Schema | None = None  # where it is another one
+    beside: Mapping[str, bytes] = field(default_factory=dict)  # companions that are to be others
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edited:
+    """How an edit ended."""
+
+    dataset: str
+    manifest: Manifest
+    counts: Mapping[str, int]
+    linked_shards: int
+    written_shards: int
+    resumed_shards: int = 0
+    nothing_to_do: bool = False
+    left: str | None = None  # a folder with files of others that came into the old dataset meanwhile
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self, what: str) -> dict[str, Any]:
+        """As JSON holds it; `what` was done to records."""
+        return {
+            "dataset": self.dataset,
+            "splits": {
+                name: {
+                    "records": part.records,
+                    "shards": len(part.shards.records),
+                    "bytes": sum(part.shards.bytes),
+                    what: self.counts.get(name, 0),
+                }
+                for name, part in self.manifest.splits.items()
+            },
+            "linked_shards": self.linked_shards,
+            "written_shards": self.written_shards,
+            "resumed_shards": self.resumed_shards,
+            what: sum(self.counts.values()),
+            "notes": list(self.notes),
+        }
+
+
+def target_of(
+    out: PathLike | None, *, replace: bool, workers: int | None, fresh: bool, progress: bool
+) -> Target:
+    """Where it is to go, as it was asked for."""
+    if (out is None) == (not replace):
+        raise error(
+            "U605",
+            "`out` is missing" if out is None else "`out` cannot be given beside `replace`",
+            expected="a place for the new dataset, or that it takes the place of the old one",
+            found="neither" if out is None else "both",
+            do='out="data/new", or replace=True',
+        )
+    return Target(
+        out=None if out is None else checked_out(out),
+        workers=worker_count(workers),
+        fresh=bool(fresh),
+        progress=bool(progress),
+    )
+
+
+@contextmanager
+def edited_at(path: PathLike, target: Target) -> Iterator[tuple[Workplace, Swap | None]]:
+    """The place of an edit, for as long as it takes; and a swap that an earlier run did and could not tell of."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise error(
+            "U605",
+            f"`path` cannot be {shown(path)}",
+            expected="the path of a dataset's folder",
+            found=shown(path),
+            do='"data/flowers"',
+        )
+    place = os.fspath(path) if target.out is None else target.out
+    refuse_to_write(place)
+    if target.out is not None:
+        _check_listed(os.fspath(path))
+    elif not exists(target.storage, os.path.dirname(os.path.realpath(place))):
+        target.storage.stat(place)  # which says that it is missing
+    with Workplace(place, place, target.storage) as work:
+        done = work.recover() if target.out is None else None
+        if target.fresh:
+            work.clear()
+        yield work, done
+
+
+def editable(path: PathLike, target: Target) -> Old:
+    """The dataset to be edited, which a manifest lists."""
+    _check_listed(os.fspath(path))
+    old = opened(path)
+    if old.manifest is None or old.root is None:
+        raise _no_manifest(os.fspath(path))
+    if target.out is None:
+        check_own(old.root, old.manifest, target.storage)
+    else:
+        check_apart(target.out, [old])
+        if old.is_tfds:
+            names = tuple(old.manifest.splits)
+            compression = next((part.compression for part in old.manifest.splits.values()), "none")
+            packed = None if compression == "none" else compression
+            check_tfds(old.schema, tfds_name(target.out), TFDS_VERSION, names, packed)
+    return old
+
+
+def _check_listed(place: str) -> None:
+    ANYWHERE.stat(place)  # what is not there is not without a manifest
+    if not exists(ANYWHERE, manifest_path(place)):
+        raise _no_manifest(place)
+
+
+def _no_manifest(place: str) -> RekordError:
+    return error(
+        "U626",
+        location=Location(path=place),
+        expected="a folder with a rekord.json, which says what each shard holds",
+        found="none",
+        do=f"rekord rewrite {place[:60]} NEW, and edit NEW",
+    )
+
+
+def kept(old: Old, split: str, records: Records, number: int) -> NewShard:
+    """A shard that stays as it is."""
+    assert old.manifest is not None
+    return kept_shard(records, number, old.manifest.splits[split], old.index)
+
+
+def without(records: Records, number: int, gone: Ids) -> NewShard | None:
+    """A shard without some of its records, all by their numbers in the split; None where none is left."""
+    begin, end = (int(one) for one in records.shards.starts[number : number + 2])
+    left = np.setdiff1d(np.arange(begin, end, dtype=np.int64), gone, assume_unique=True)
+    if not len(left):
+        return None
+    chosen = Records(records.shards, Selected(Order("sequential", len(left)), selected(left)))
+    return Copied(Stretch(chosen, 0, len(left)))
+
+
+def digest_of_words(*words: Any) -> str:
+    """One digest for what was asked for."""
+    return hashlib.sha256(repr(words).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def told_of(swap: Swap, path: PathLike, target: Target) -> Edited:
+    """How an edit ended that an earlier run did, and died before it could tell."""
+    place = os.fspath(path)
+    return Edited(
+        dataset=place,
+        manifest=read_manifest(place, target.storage),
+        counts=swap.counts,
+        linked_shards=swap.linked_shards,
+        written_shards=swap.written_shards,
+        nothing_to_do=True,
+    )
+
+
+def run_edit(edit: Edit, path: PathLike, target: Target, work: Workplace) -> Edited:
+    """Make the dataset, and put it where it belongs."""
+    old = edit.old
+    assert old.manifest is not None
+    assert old.parent is not None
+    place = os.fspath(path) if target.out is None else target.out
+    if target.out is None and not sum(edit.counts.values()) and edit.schema is None:
+        work.clear()
+        return Edited(
+            dataset=place,
+            manifest=old.manifest,
+            counts=edit.counts,
+            linked_shards=0,
+            written_shards=0,
+            nothing_to_do=True,
+            notes=edit.notes,
+        )
+    schema = edit.schema or old.schema
+    plan = remake_plan(edit.verb, old, schema, old.index, edit.options)
+    splits = {
+        name: NewSplit(
+            shards=shards,
+            template=_template(old, old.manifest.splits[name], place),
+            compression=old.manifest.splits[name].compression,
+        )
+        for name, shards in edit.shards.items()
+    }
+    wanted = Remake(
+        out=work.data if target.out is None else target.out,
+        splits=splits,
+        schema=schema,
+        index=old.index,
+        plan=plan,
+        version=VERSION,
+        companions=_Companions(RemadeCompanions(old, schema, place, tfds=old.is_tfds), edit.beside),
+        parent=old.parent,
+        workers=target.workers,
+        fresh=target.fresh,
+        storage=target.storage,
+        framed_bytes=_written_bytes(splits, old, work),
+    )
+    if target.out is None:
+        work.tidy(work.data, plan.id)
+    aloud = target.progress and bool(wanted.framed_bytes)
+    try:
+        remade = run_remake(wanted, [old], progress=aloud, shown=place)
+    except UsageError:
+        work.clear()  # the place is taken: no later run goes on from here
+        raise
+    shards = sum(len(split.shards) for split in splits.values())
+    linked = _linked(wanted, old)
+    left = None
+    if target.out is None:
+        digest = manifest_digest(work.data, target.storage)
+        assert digest is not None
+        swap = Swap(
+            old=old.parent,
+            new=digest,
+            said=edit.said,
+            counts=dict(edit.counts),
+            linked_shards=linked,
+            written_shards=shards - linked,
+        )
+        left = work.swap(swap)
+    else:
+        work.clear()
+    return Edited(
+        dataset=place,
+        manifest=remade.manifest,
+        counts=edit.counts,
+        linked_shards=linked,
+        written_shards=shards - linked,
+        resumed_shards=remade.resumed_shards,
+        nothing_to_do=remade.nothing_to_do and target.out is not None,
+        left=left,
+        notes=edit.notes,
+    )
+
+
+class _Companions:
+    """The files beside the shards, some of them not as the old dataset had them."""
+
+    def __init__(self, usual: RemadeCompanions, others: Mapping[str, bytes]) -> None:
+        self._usual = usual
+        self._others = others
+
+    def __call__(self, manifest: Manifest) -> dict[str, bytes]:
+        return {**self._usual(manifest), **self._others}
+
+
+def _template(old: Old, part: SplitPart, place: str) -> str:
+    """How shards are called: as before, unless the name of the dataset is in it, or a number is not."""
+    numbered = all(word in part.template for word in ("{split}", "{shard:05d}", "{shards:05d}"))
+    if numbered and not old.is_tfds:
+        return part.template
+    return shard_template(place, part.compression, "tfds" if old.is_tfds else None)
+
+
+def _written_bytes(splits: Mapping[str, NewSplit], old: Old, work: Workplace) -> int:
+    """About how much will be written: where files cannot be linked, they are copied."""
+    shards = [shard for split in splits.values() for shard in split.shards]
+    sizes = 0
+    for shard in shards:
+        if isinstance(shard, Linked):
+            same_disk = _disk(os.path.dirname(shard.path)) == _disk(os.path.dirname(work.folder))
+            sizes += 0 if same_disk else shard.done.file_bytes
+        else:
+            sizes += sum(int(lengths.sum()) for _, lengths in shard.stretch.pieces())
+    return sizes
+
+
+def _disk(folder: str) -> int:
+    try:
+        return os.stat(folder).st_dev
+    except OSError:
+        return -1
+
+
+def _linked(wanted: Remake, old: Old) -> int:
+    """How many shards are another name of a file of the old dataset."""
+    linked = 0
+    theirs = {path for split in old.splits.values() for path in split.paths}
+    for name, split in wanted.splits.items():
+        for number, shard in enumerate(split.shards):
+            if isinstance(shard, Linked) and shard.path in theirs:
+                own = os.path.join(wanted.out, shard_name(split.template, name, number, len(split.shards)))
+                stat = wanted.storage.stat
+                linked += stat(own).identity == stat(shard.path).identity
+    return linked

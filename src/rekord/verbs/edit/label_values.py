@@ -1,0 +1,604 @@
+"""The classes and labels of a split before and after, and the columns that repeat them."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import operator
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rekord.codec.columns import Optional, Ragged
+from rekord.dataset.order import Ids
+from rekord.dataset.postprocess import Batch
+from rekord.dataset.split import Split
+from rekord.errors import RekordError, error
+from rekord.feeds.sql.tables import Indexed
+from rekord.location import Location
+from rekord.schema import Bytes, Feature, Int64, Label, Schema, Text
+from rekord.schema.interop.label_map import label_map_text
+from rekord.schema.messages import near_miss, shown
+from rekord.storage.local import read_error
+from rekord.verbs.derive_common import Old
+from rekord.verbs.edit.append import layout_from
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What the ids of a column stand for.
+
+    A list of a Label says its names in order; the classes of a layout have ids of their own, which stay; and
+    numbers stand for themselves.
+    """
+
+    column: str
+    kind: Literal["list", "layout", "numbers"]
+    names: Mapping[int, str] = field(default_factory=dict)
+    count: int | None = None  # of a Label: its ids are below
+
+    def name(self, number: int) -> str:
+        """What a class is called: by its name, or by its number."""
+        return self.names.get(number, str(number))
+
+    def id_of(self, value: Any) -> int:
+        """The id of a class that is given by its name or its id."""
+        if isinstance(value, str):
+            found = next((number for number, name in self.names.items() if name == value), None)
+            if found is not None:
+                return found
+            if not (value.isascii() and value.lstrip("-").isdigit() and len(value) < 20):
+                raise self.unknown(value)
+            value = int(value)
+        try:
+            number = operator.index(value)
+        except TypeError:
+            raise self.unknown(value) from None
+        known = number in self.names if self.kind == "layout" else self._inside(number)
+        if isinstance(value, bool) or not known:
+            raise self.unknown(value)
+        return number
+
+    def has_name(self, value: Any) -> bool:
+        """Whether a class is called so."""
+        return value in self.names.values()
+
+    def unknown(self, value: Any) -> RekordError:
+        """The error for what is none of the classes."""
+        near = near_miss(value, list(self.names.values())) if isinstance(value, str) else None
+        named = f"one of {len(self.names):,} names" if self.names else ""
+        ids = f"an id from 0 to {self.count - 1:,}" if self.count is not None else "a whole number of 64 bits"
+        if self.kind == "layout":
+            ids = "one of their ids"
+        return error(
+            "U628",
+            f"`{self.column}` has no class {shown(value)}",
+            location=Location(feature=self.column),
+            expected=f"{named}, or {ids}" if named else ids,
+            found=shown(value),
+            do=f"did you mean {shown(near)}?"
+            if near
+            else "name another class, or give all classes: names=[…]",
+        )
+
+    def _inside(self, number: int) -> bool:
+        if self.count is not None:
+            return 0 <= number < self.count
+        return -(2**63) <= number < 2**63
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The classes before and after. Ids that no map names stay as they are; None says that a class is left out."""
+
+    before: Classes
+    after: Classes
+    base: Mapping[int, int | None]  # of every record
+    hit: Mapping[int, int | None]  # of those that are to be changed
+    origin: Mapping[int, int]  # the class before that a class after comes from, where there is one
+
+
+def column_of(old: Old, column: Any) -> str:
+    """The column whose labels are meant."""
+    schema = old.schema
+    if column is None:
+        labels = [name for name, feature in schema.context.items() if isinstance(feature, Label)]
+        usual = [name for name in ("label", "labels") if name in schema.context]
+        found = labels if len(labels) == 1 else [name for name in usual if name in labels] or usual
+        if not found:
+            raise refused(
+                "it is not clear which column is meant",
+                "the name of a Label, or of an Int64",
+                f"{len(labels)} Labels",
+                'column="label"',
+            )
+        return found[0]
+    feature = schema[column]
+    if not isinstance(feature, (Label, Int64)) or column not in schema.context or len(feature.shape) > 1:
+        raise refused(
+            f"`{column[:60]}` holds no classes",
+            "a Label or an Int64, of one value or a list of them",
+            type(feature).__name__,
+            'column="label"',
+            feature=column,
+        )
+    return str(column)
+
+
+def classes_of(old: Old, column: str) -> Classes:
+    """The classes that a column has."""
+    feature = old.schema[column]
+    if isinstance(feature, Label):
+        return Classes(column, "list", dict(enumerate(feature.names or ())), feature.count)
+    told = None if old.manifest is None else old.manifest.options.get("layout")
+    if isinstance(told, dict) and told.get("name") == "detection" and column == "labels":
+        pairs = told.get("classes")
+        if isinstance(pairs, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+            return Classes(column, "layout", {int(number): str(name) for number, name in pairs})
+    return Classes(column, "numbers")
+
+
+def changed_classes(
+    before: Classes, mapping: Mapping[Any, Any] | None, names: Any, *, everywhere: bool
+) -> Changed:
+    """What becomes of the classes. With `everywhere` a class that is mapped to another has no records any more."""
+    given = mapping or {}
+    if names is not None:
+        after = _listed(before, names)
+        base = _translated(before, after)
+        return _checked(before, after, base, {**base, **_ids(before, after, given)})
+    if not before.names:
+        return _checked(before, before, {}, _ids(before, before, given))
+    wanted = {before.id_of(old): _target(before, target) for old, target in given.items()}
+    targets = {number: wanted.get(number, name) for number, name in before.names.items()}
+    if before.kind == "layout" or not everywhere:
+        return _same_ids(before, targets, everywhere=everywhere)
+    return _closed_up(before, targets)
+
+
+def _ids(before: Classes, after: Classes, mapping: Mapping[Any, Any]) -> dict[int, int | None]:
+    return {before.id_of(old): after.id_of(target) for old, target in mapping.items()}
+
+
+def _translated(before: Classes, after: Classes) -> dict[int, int | None]:
+    """Each class by the id of the same name; where there are no names, by the same id."""
+    if before.names and after.names:
+        ids = {name: number for number, name in after.names.items()}
+        return {number: ids.get(name) for number, name in before.names.items()}
+    return {}
+
+
+def _target(before: Classes, target: Any) -> str:
+    """What a class that is mapped is to be called: a name that there is already, or a new one."""
+    if isinstance(target, str) and target and (before.has_name(target) or not _is_number(target)):
+        return target
+    return before.name(before.id_of(target))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.lstrip("-").isdigit()
+
+
+def _closed_up(before: Classes, targets: Mapping[int, str]) -> Changed:
+    """A list of classes without those that nothing is any more: ids behind them move up."""
+    kept: list[str] = []
+    wanted = set(targets.values())
+    for number, name in before.names.items():
+        if name in wanted and name not in kept:
+            kept.append(name)
+        if not before.has_name(targets[number]) and targets[number] not in kept:
+            kept.append(targets[number])
+    after = Classes(before.column, "list", dict(enumerate(kept)), len(kept))
+    ids: dict[int, int | None] = {number: kept.index(name) for number, name in targets.items()}
+    return _checked(before, after, ids, ids)
+
+
+def _same_ids(before: Classes, targets: Mapping[int, str], *, everywhere: bool) -> Changed:
+    """Classes whose ids stay; a new name takes the id of the class that it is the new name of, or one of its own."""
+    ids = {name: number for number, name in before.names.items()}
+    wanted = set(targets.values())
+    for number, name in targets.items():
+        if name not in ids:
+            free = everywhere and before.names[number] not in wanted
+            taken = {one for other, one in ids.items() if other in wanted}
+            ids[name] = number if free and number not in taken else max(ids.values()) + 1
+    hit: dict[int, int | None] = {number: ids[name] for number, name in targets.items()}
+    used = wanted if everywhere else {*before.names.values(), *wanted}
+    names = {number: name for name, number in sorted(ids.items(), key=operator.itemgetter(1)) if name in used}
+    count = None if before.count is None else max(before.count, len(names))
+    return _checked(before, Classes(before.column, before.kind, names, count), {}, hit)
+
+
+def _listed(before: Classes, names: Any) -> Classes:
+    """The classes of a list of all of them, or of their number."""
+    if before.kind != "list":
+        raise refused(
+            f"`{before.column[:60]}` is no Label, so that it has no list of classes",
+            "no names",
+            shown(names),
+            "leave names= out",
+            feature=before.column,
+        )
+    label = Label(names)  # which says what is wrong with them
+    return Classes(before.column, "list", dict(enumerate(label.names or ())), label.count)
+
+
+def _checked(
+    before: Classes, after: Classes, base: Mapping[int, int | None], hit: Mapping[int, int | None]
+) -> Changed:
+    origin: dict[int, int] = {}
+    names = {name: number for number, name in before.names.items()}
+    for number, name in after.names.items():
+        if name in names:
+            origin[number] = names[name]
+    for old, new in hit.items():
+        if new is not None:
+            origin.setdefault(new, old)
+    return Changed(before, after, base, hit, origin)
+
+
+def feature_after(feature: Feature, changed: Changed) -> Feature:
+    """The column's feature with the classes that it has now."""
+    if changed.after == changed.before:
+        return feature
+    if changed.after.kind == "layout" and isinstance(feature, Int64):
+        return replace(feature, range=(1, max(changed.after.names)))
+    if not isinstance(feature, Label):
+        return feature
+    default = feature.default
+    if isinstance(default, str):
+        number = feature.id_of(default)
+        new = None if number is None else changed.hit.get(number, number)
+        default = default if new is None else changed.after.name(new)
+    elif isinstance(default, int):
+        default = changed.hit.get(default, default)
+    classes: Sequence[str] | int = tuple(changed.after.names.values()) or (changed.after.count or 0)
+    return Label(classes, shape=feature.shape, key=feature.key, optional=feature.optional, default=default)
+
+
+def refused(what: str, expected: str, found: str, do: str, *, feature: str | None = None) -> RekordError:
+    """The error for a change that makes no sense."""
+    return error("U629", what, location=Location(feature=feature), expected=expected, found=found, do=do)
+
+
+_LABEL_MAP = "label_map.pbtxt"
+
+
+@dataclass(frozen=True)
+class Companions:
+    """What is to be changed beside the labels."""
+
+    texts: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # by column, then by class
+    options: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def companions_of(old: Old, changed: Changed, schema: Schema) -> Companions:
+    """The companions of the labels of a dataset that a layout tells of; `schema` is that of the new one."""
+    assert old.manifest is not None
+    told = old.manifest.options.get("layout")
+    layout = told if isinstance(told, dict) else {}
+    column, name = changed.after.column, layout.get("name")
+    texts: dict[str, Mapping[int, str]] = {}
+    notes: list[str] = []
+    new: dict[str, Any] | None = None
+    if name == "classification" and column == "label" and changed.after.names:
+        texts["text"] = changed.after.names
+        new, synsets = _classification(layout, changed)
+        if synsets is not None:
+            texts["synset"] = synsets
+    elif name == "detection" and column == "labels":
+        texts["class_names"] = changed.after.names
+        new = {**layout, "classes": [[number, one] for number, one in sorted(changed.after.names.items())]}
+    texts = {one: by_id for one, by_id in texts.items() if isinstance(schema.context.get(one), Text)}
+    if changed.after == changed.before:
+        return Companions(texts, notes=tuple(notes))
+    files: dict[str, bytes] = {}
+    if _LABEL_MAP in old.manifest.companions:
+        if new is not None and name == "detection":
+            files[_LABEL_MAP] = label_map_text(changed.after.names).encode()
+        else:
+            notes.append(f"{_LABEL_MAP} was left as it is: it may name classes that are not there any more")
+    options: dict[str, Any] = {}
+    if layout and name != "plain":
+        options["layout"] = new if new is not None and _gives(new, schema) else None
+    return Companions(texts, options, files, tuple(notes))
+
+
+def _classification(
+    layout: Mapping[str, Any], changed: Changed
+) -> tuple[dict[str, Any] | None, dict[int, str] | None]:
+    """The layout with the new classes, and the synset of each class that has one."""
+    first = 0 if layout.get("zero_based") else 1
+    names = [name for number, name in changed.after.names.items() if number >= first]
+    before = layout.get("synsets")
+    if not isinstance(before, list):
+        return {**layout, "classes": names}, None
+    by_id = {
+        new: str(before[old - first])
+        for new, old in changed.origin.items()
+        if first <= old < len(before) + first
+    }
+    whole = [by_id.get(number) for number in changed.after.names if number >= first]
+    return (None if None in whole else {**layout, "classes": names, "synsets": whole}), by_id
+
+
+def _gives(layout: Mapping[str, Any], schema: Schema) -> bool:
+    """Whether the columns of a layout are those of a schema, so that rows can still be appended by it."""
+    try:
+        return not layout.get("transforms") and layout_from(layout).schema == schema
+    except (KeyError, TypeError, ValueError, AttributeError, RekordError):
+        return False
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The labels of a file: by the value of a column, or by split and number."""
+
+    path: str
+    key: str | None
+    labels: Mapping[str | tuple[str, int], tuple[str, int]]  # label and line
+
+
+def read_labels(path: str | os.PathLike[str], column: str, schema: Schema, key: str | None) -> Listed:
+    """The labels of a CSV file. Its first line names its columns."""
+    place = os.fspath(path)
+    lines = _lines(place)
+    _, header = next(lines, (1, []))
+    named = {name: i for i, name in enumerate(header)}
+    label = column if column in named else "label"
+    if label not in named:
+        raise _refused(place, 1, f"a column `{column[:60]}`", ", ".join(header)[:60] or "an empty file")
+    key = _key(place, named, label, schema, key)
+    found: dict[str | tuple[str, int], tuple[str, int]] = {}
+    for line, fields in lines:
+        if not fields:
+            continue
+        if len(fields) != len(header):
+            raise _refused(place, line, f"{len(header)} fields, as the first line has", f"{len(fields)}")
+        name: str | tuple[str, int]
+        if key is not None:
+            name = fields[named[key]]
+        else:
+            number = fields[named["record"]]
+            if not (number.isascii() and number.isdigit() and len(number) < 19):
+                raise _refused(place, line, "the number of a record", repr(number)[:60])
+            name = fields[named["split"]], int(number)
+        before = found.setdefault(name, (fields[named[label]], line))
+        if before[0] != fields[named[label]]:
+            raise _refused(
+                place, line, f"one label a record: line {before[1]:,} has another", repr(name)[:60]
+            )
+    return Listed(place, key, found)
+
+
+def _key(path: str, named: Mapping[str, int], label: str, schema: Schema, key: str | None) -> str | None:
+    """The column that tells records apart; None where they are told by split and number."""
+    if key is not None:
+        if key not in named:
+            raise _refused(path, 1, f"a column `{key[:60]}`", ", ".join(named)[:60])
+        _check_key(path, key, schema)
+        return key
+    if {"split", "record"} <= set(named):
+        return None
+    shared = [name for name in named if name in schema.context and name != label]
+    if len(shared) != 1:
+        raise _refused(
+            path,
+            1,
+            "one column of the dataset that tells records apart, or the columns split and record",
+            ", ".join(shared)[:60] or "none",
+            do="--key COLUMN (key=)",
+        )
+    _check_key(path, shared[0], schema)
+    return shared[0]
+
+
+def _check_key(path: str, key: str, schema: Schema) -> None:
+    feature = schema[key]
+    if key not in schema.context or not isinstance(feature, (Int64, Label, Text, Bytes)) or feature.shape:
+        raise _refused(path, 1, "a key that is one text or one whole number", f"`{key[:60]}`")
+
+
+def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
+    """The number of each line, and its fields."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            for fields in reader:
+                yield reader.line_num, fields
+    except OSError as failure:
+        raise read_error(path, failure) from failure
+    except UnicodeDecodeError as failure:
+        raise _refused(path, None, "a text in UTF-8", failure.object[failure.start :][:8].hex(" ")) from None
+    except csv.Error as failure:
+        raise _refused(path, reader.line_num, "a CSV file", str(failure)[:60]) from None
+
+
+def _refused(path: str, line: int | None, expected: str, found: str, do: str | None = None) -> RekordError:
+    return error(
+        "U648",
+        location=Location(path=path, line=line),
+        expected=expected,
+        found=found,
+        do=do or "mend the file: a key and a label a line, with the names of columns in its first line",
+    )
+
+
+Flags = npt.NDArray[np.bool_]
+
+_ROWS = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The ids of all records: one each, or those of record i from `offsets[i]` to `offsets[i + 1]`."""
+
+    ids: Ids
+    valid: Flags  # of each record
+    offsets: Ids | None = None
+
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return len(self.valid)
+
+    def of_values(self, flags: Flags) -> Flags:
+        """What is said of each record, said of each value."""
+        return flags if self.offsets is None else np.repeat(flags, np.diff(self.offsets))
+
+    def of_records(self, flags: Flags) -> Flags:
+        """The records that have any such value."""
+        if self.offsets is None:
+            return flags
+        sums = np.concatenate([[0], np.cumsum(flags)])
+        return np.asarray(sums[self.offsets[1:]] > sums[self.offsets[:-1]])
+
+
+def values_of(split: Split, column: str, feature: Feature) -> Values:
+    """The labels of a split: from its index where that has them, or else from the records."""
+    if not feature.shape:
+        indexed = Indexed(split._shards, {column: pa.int64()})
+        if indexed.has([column]):
+            arrays = [columns[column] for columns, _ in indexed.batches([column])]
+            valid = [~np.asarray(array.is_null()) for array in arrays]
+            filled = [np.asarray(array.fill_null(0)) for array in arrays]
+            return Values(_joined(filled, np.int64), _joined(valid, bool))
+    found = [_of_batch(batch[column]) for batch in split.batches(_ROWS, columns=[column])]
+    lengths = [one.offsets for one in found]
+    offsets = None
+    if feature.shape:
+        counts = [np.diff(one) for one in lengths if one is not None]
+        offsets = np.concatenate([[0], np.cumsum(_joined(counts, np.int64))]).astype(np.int64)
+    return Values(
+        _joined([one.ids for one in found], np.int64), _joined([one.valid for one in found], bool), offsets
+    )
+
+
+def _of_batch(column: Any) -> Values:
+    if isinstance(column, Ragged):
+        valid = np.ones(len(column), bool) if column.valid is None else np.asarray(column.valid)
+        return Values(np.asarray(column.values, np.int64), valid, np.asarray(column.offsets, np.int64))
+    if isinstance(column, Optional):
+        inner = _of_batch(column.values)
+        return Values(inner.ids, np.asarray(column.valid), inner.offsets)
+    rows = len(column)
+    valid = np.ones(rows, bool)
+    if column.ndim == 1:
+        return Values(column.astype(np.int64), valid)
+    width = column.shape[1]
+    return Values(column.reshape(-1).astype(np.int64), valid, np.arange(rows + 1, dtype=np.int64) * width)
+
+
+def _joined(parts: list[Any], kind: Any) -> Any:
+    return np.concatenate([np.zeros(0, kind), *parts]).astype(kind)
+
+
+def mapped(ids: Ids, by: Mapping[int, int | None], changed: Changed) -> Ids:
+    """Ids by a map; what it does not name stays. A class that is left out and has records is refused."""
+    found, places = np.unique(ids, return_inverse=True)
+    made = np.array([_one(int(number), by, changed) for number in found], np.int64)
+    return made[places.reshape(-1)] if len(found) else ids
+
+
+def _one(number: int, by: Mapping[int, int | None], changed: Changed) -> int:
+    new = by.get(number, number)
+    before, after = changed.before.count, changed.after.count
+    if new is None or (before is not None and after is not None and number < before and new >= after):
+        name = changed.before.name(number)
+        raise refused(
+            f"the class `{name[:60]}` has records, and is not among the new classes",
+            "all classes that have records, or others that they are mapped to",
+            f"no class `{name[:60]}`",
+            f'{{"{name[:40]}": "another"}}, or add it to the names',
+            feature=changed.before.column,
+        )
+    return new
+
+
+@dataclass(frozen=True, eq=False)
+class NewLabels:
+    """The labels that a split is to have. It is called with records that were decoded, and their numbers."""
+
+    column: str
+    optional: bool
+    before: Values
+    after: Values
+    texts: Mapping[str, Mapping[int, str]]
+    affected: Flags  # the records that are to be other bytes than before
+    renamed: Flags  # the records that are of another class than before
+
+    def __call__(self, batch: Batch, numbers: Ids) -> Batch:
+        made: dict[str, Any] = dict(batch)
+        made[self.column] = self._labels(batch[self.column], numbers)
+        rows = np.flatnonzero(self.affected[numbers]).tolist()
+        for name, by_id in self.texts.items():
+            texts = batch[name].tolist()
+            for row in rows:
+                texts[row] = self._text(texts[row], by_id, int(numbers[row]))
+            made[name] = texts
+        return made
+
+    def digest(self) -> str:
+        """What tells these labels from others, in a few letters."""
+        told = hashlib.sha256(np.packbits(self.affected).tobytes())
+        told.update(self.after.ids.tobytes())
+        told.update(np.packbits(self.after.valid).tobytes())
+        return told.hexdigest()[:16]
+
+    def _labels(self, column: Any, numbers: Ids) -> Any:
+        if self.after.offsets is None:
+            ids, valid = self.after.ids[numbers], self.after.valid[numbers]
+            return Optional(ids, valid) if self.optional else ids
+        begins, ends = self.after.offsets[numbers], self.after.offsets[numbers + 1]
+        pieces = [self.after.ids[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        ids = _joined(pieces, np.int64)
+        if isinstance(column, Ragged):
+            return Ragged(ids, column.offsets - column.offsets[0], valid=column.valid)
+        if isinstance(column, Optional):
+            return Optional(ids.reshape(column.values.shape), column.valid)
+        return ids.reshape(column.shape)
+
+    def _text(self, text: Any, by_id: Mapping[int, str], number: int) -> Any:
+        """The text beside a label. Where there is none for the class, it is left as it is."""
+        if not self.after.valid[number]:
+            return None
+        if self.after.offsets is None:
+            return by_id.get(int(self.after.ids[number]), text)
+        begin, end = (int(one) for one in self.after.offsets[number : number + 2])
+        ids = self.after.ids[begin:end].tolist()
+        if len(text) != len(ids):
+            return text  # it says something else
+        return [by_id.get(one, word) for one, word in zip(ids, text, strict=True)]
+
+
+def new_labels(
+    column: str,
+    feature: Feature,
+    before: Values,
+    after: Values,
+    changed: Changed,
+    texts: Mapping[str, Mapping[int, str]],
+) -> NewLabels:
+    """The labels of a split, from what they were and what they are to be."""
+    same_valid = before.of_values(before.valid == after.valid)
+    other_id = (before.ids != after.ids) | ~same_valid
+    codes: dict[str, int] = {}
+    other_name = _named(before.ids, changed.before, codes) != _named(after.ids, changed.after, codes)
+    other_class = (other_name | ~same_valid) & before.of_values(after.valid | before.valid)
+    affected = before.of_records(other_id | other_class if texts else other_id)
+    renamed = before.of_records(other_class)
+    return NewLabels(column, feature.optional, before, after, texts, affected, renamed)
+
+
+def _named(ids: Ids, classes: Classes, codes: dict[str, int]) -> Ids:
+    """A number for the name of each class, the same for the same name."""
+    found, places = np.unique(ids, return_inverse=True)
+    named = [codes.setdefault(classes.name(int(number)), len(codes)) for number in found]
+    return np.array(named, np.int64)[places.reshape(-1)]

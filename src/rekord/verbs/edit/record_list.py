@@ -1,0 +1,260 @@
+"""Records that a person lists by split and number: in Python, or in a file."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rekord.dataset.order import Ids
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema.messages import shown
+from rekord.storage.local import read_error
+from rekord.verbs.derive_common import Old
+
+RecordPairs: TypeAlias = "str | os.PathLike[str] | Iterable[tuple[str, int]]"
+
+_SQL_NAMES = ("_split", "_record")
+_NAMES = (_SQL_NAMES, ("split", "split_record"), ("split", "record"))
+"""The names that two columns have together, best first: in findings of `check`, `record` counts in the file.
+A feature may be called `split` too, so names of different pairs are never combined."""
+_MOST_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRecord:
+    """A record by its split and its number there. `place` says where it is listed."""
+
+    split: str
+    record: int
+    place: Location = field(default_factory=Location)
+
+    @property
+    def pair(self) -> tuple[str, int]:
+        return self.split, self.record
+
+
+@dataclass(frozen=True, slots=True)
+class RecordList:
+    """Records that are listed, each once. `notes` are for the person who gave the list."""
+
+    records: tuple[ListedRecord, ...]
+    notes: tuple[str, ...] = ()
+
+
+def record_list(records: RecordPairs) -> RecordList:
+    """The list that was given: pairs, or the path of a file."""
+    notes: list[str] = []
+    if isinstance(records, (str, os.PathLike)):
+        found = _read(os.fspath(records), notes)
+    elif isinstance(records, Iterable) and not isinstance(records, (bytes, Mapping)):
+        found = map(_checked_pair, records)
+    else:
+        raise _no_pair(records)
+    once: dict[tuple[str, int], ListedRecord] = {}
+    for one in found:
+        once.setdefault(one.pair, one)
+    return RecordList(tuple(once.values()), tuple(notes))
+
+
+def record_numbers(old: Old, listed: RecordList) -> dict[str, Ids]:
+    """The numbers of listed records by split. Each must be one of the dataset."""
+    found: dict[str, list[int]] = {}
+    for one in listed.records:
+        split = old.splits.get(one.split)
+        count = None if split is None else len(split)
+        if count is None or one.record >= count:
+            expected = (
+                "one of the splits " + ", ".join(f"`{name[:60]}`" for name in list(old.splits)[:8])
+                if count is None
+                else f"a number from 0 to {count - 1:,}"
+                if count
+                else f"another split: `{one.split[:60]}` has no records"
+            )
+            raise error(
+                "X571",
+                "a list names a record that does not exist",
+                location=one.place,
+                expected=expected,
+                found=f"record {one.record:,} of `{one.split[:60]}`",
+                do="make the list from this dataset: _split and _record in SQL, or split and split_record of check",
+            )
+        found.setdefault(one.split, []).append(one.record)
+    return {name: np.array(sorted(numbers), np.int64) for name, numbers in found.items()}
+
+
+def _checked_pair(given: Any) -> ListedRecord:
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)) or len(given) != 2:
+        raise _no_pair(given)
+    split, record = given
+    whole = isinstance(record, (int, np.integer)) and not isinstance(record, bool) and record >= 0
+    if not isinstance(split, str) or not whole:
+        raise _no_pair(given)
+    return ListedRecord(split, int(record))
+
+
+def _no_pair(given: object) -> RekordError:
+    return error(
+        "U605",
+        f"`records` cannot be {shown(given)}",
+        expected="pairs of a split and the number of a record in it, or the path of a file of them",
+        found=shown(given),
+        do='records=[("train", 3), ("train", 7)]',
+    )
+
+
+# Files.
+
+
+def _read(path: str, notes: list[str]) -> Iterator[ListedRecord]:
+    try:
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8-sig")
+    except OSError as failure:
+        raise read_error(path, failure) from failure
+    except UnicodeDecodeError as failure:
+        raise _refused(path, None, "text in UTF-8", failure.object[failure.start :][:8].hex(" ")) from None
+    if text.lstrip()[:1] in ("{", "["):
+        yield from _from_json(path, text, notes)
+    else:
+        yield from _from_lines(path, text)
+
+
+def _from_lines(path: str, text: str) -> Iterator[ListedRecord]:
+    """A pair a line; or a table whose first line names its columns."""
+    header: list[str] | None = None
+    split, record = 0, 1
+    first = True
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        fields = _fields(path, number, line)
+        if first and (named := _columns(fields)) is not None:
+            header, (split, record) = fields, named
+        elif len(fields) != len(header or (0, 0)):
+            expected = (
+                "a split and the number of a record"
+                if header is None
+                else f"{len(header)} fields, as the first line has"
+            )
+            raise _refused(path, number, expected, f"{len(fields)}: {line.strip()[:40]!r}")
+        else:
+            yield _listed(path, number, fields[split], fields[record])
+        first = False
+
+
+def _fields(path: str, number: int, line: str) -> list[str]:
+    """The fields of a line, separated by commas, tabs or spaces."""
+    if "," not in line:
+        return line.split("\t") if "\t" in line else line.split()
+    try:
+        return [field.strip() for field in next(csv.reader([line], strict=True, skipinitialspace=True))]
+    except csv.Error as failure:
+        raise _refused(path, number, "fields separated by commas", str(failure)[:60]) from None
+
+
+def _from_json(path: str, text: str, notes: list[str]) -> Iterator[ListedRecord]:
+    """A document of `check --json` or `query --json`, or a document a line."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict) and isinstance(document.get("findings"), list):
+        yield from _from_findings(path, document, notes)
+    elif isinstance(document, dict) and {"columns", "rows"} <= set(document):
+        yield from _from_answer(path, document)
+    elif isinstance(document, list) and all(isinstance(one, (dict, list)) for one in document):
+        for one in document:
+            yield _from_json_value(path, None, one)
+    else:
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                yield _from_json_line(path, number, line)
+
+
+def _from_findings(path: str, document: Mapping[str, Any], notes: list[str]) -> Iterator[ListedRecord]:
+    complete = not document.get("not_listed")
+    left_out = 0
+    for one in document["findings"]:
+        if not isinstance(one, dict):
+            raise _refused(path, None, "findings as `rekord check --json` prints them", shown(one))
+        if one.get("record") is None:
+            continue  # about a file, or a split
+        if one.get("severity", "error") != "error":
+            left_out += 1
+            continue
+        if one.get("split") is None or one.get("split_record") is None:
+            found = f"{one.get('code')} at record {one['record']} of {one.get('path')}"
+            raise _refused(path, None, "findings with `split` and `split_record`", found[:120])
+        yield _listed(path, None, one["split"], one["split_record"])
+        complete = complete and one.get("count") in (None, 1)
+    if left_out:
+        notes.append(f"{path} has {left_out:,} warnings and notes: only records with errors are listed")
+    if not complete:
+        notes.append(f"{path} does not name every record with a finding: check the new dataset again")
+
+
+def _from_answer(path: str, document: Mapping[str, Any]) -> Iterator[ListedRecord]:
+    columns, rows = document["columns"], document["rows"]
+    named = _columns(columns, (_SQL_NAMES,)) if isinstance(columns, list) else None
+    if named is None or not isinstance(rows, list):
+        raise _refused(path, None, "the columns `_split` and `_record`", shown(columns))
+    for row in rows:
+        if not isinstance(row, list) or len(row) != len(columns):
+            raise _refused(path, None, f"rows of {len(columns)} values", shown(row))
+        yield _listed(path, None, row[named[0]], row[named[1]])
+
+
+def _from_json_line(path: str, number: int, line: str) -> ListedRecord:
+    try:
+        one = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _refused(path, number, "JSON, one document or one a line", repr(line.strip()[:40])) from None
+    return _from_json_value(path, number, one)
+
+
+def _from_json_value(path: str, number: int | None, one: Any) -> ListedRecord:
+    if isinstance(one, dict) and (named := _columns(list(one))) is not None:
+        values = list(one.values())
+        return _listed(path, number, values[named[0]], values[named[1]])
+    if isinstance(one, list) and len(one) == 2:
+        return _listed(path, number, *one)
+    raise _refused(
+        path, number, '{"split": "train", "record": 3}, or ["train", 3]', repr(json.dumps(one)[:40])
+    )
+
+
+def _columns(names: Sequence[Any], pairs: Sequence[tuple[str, str]] = _NAMES) -> tuple[int, int] | None:
+    """Where the split and the number stand among columns; None where they are not named."""
+    lower = [name.strip().casefold() if isinstance(name, str) else "" for name in names]
+    for split, record in pairs:
+        if split in lower and record in lower:
+            return lower.index(split), lower.index(record)
+    return None
+
+
+def _listed(path: str, line: int | None, split: Any, record: Any) -> ListedRecord:
+    if isinstance(record, str) and record.isascii() and record.isdigit() and len(record) <= _MOST_DIGITS:
+        record = int(record)
+    if not isinstance(split, str) or not split:
+        raise _refused(path, line, "the name of a split", shown(split))
+    if not isinstance(record, int) or isinstance(record, bool) or not 0 <= record < 10**_MOST_DIGITS:
+        raise _refused(path, line, "the number of a record, from 0", shown(record))
+    return ListedRecord(split, record, Location(path=path, line=line))
+
+
+def _refused(path: str, line: int | None, expected: str, found: str) -> RekordError:
+    return error(
+        "U648",
+        "a list of records cannot be read",
+        location=Location(path=path, line=line),
+        expected=expected,
+        found=found,
+        do="correct the file: one record a line, such as train,3",
+    )

@@ -1,0 +1,405 @@
+"""`rk.relabel`: a dataset with other labels, which leaves all shards as they are that have none of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rekord.conversion.copy_records import Records, Stretch
+from rekord.conversion.derive import Changed as ChangedShard
+from rekord.conversion.derive import NewShard
+from rekord.conversion.plan import function_digest
+from rekord.conversion.staging import read_bytes
+from rekord.dataset.dataset import Dataset
+from rekord.dataset.dataset import open as open_dataset
+from rekord.dataset.postprocess import Batch
+from rekord.dataset.split import Split
+from rekord.errors import RekordError, error, located
+from rekord.location import Location
+from rekord.schema import Label, Schema, Text
+from rekord.schema.messages import shown
+from rekord.storage.local import LOCAL, PathLike
+from rekord.verbs.derive_common import Old, records_of
+from rekord.verbs.edit.common import (
+    Edit,
+    Edited,
+    Target,
+    digest_of_words,
+    editable,
+    edited_at,
+    kept,
+    run_edit,
+    target_of,
+    told_of,
+)
+from rekord.verbs.edit.delete import Where, Which, chosen_records, listed_splits
+from rekord.verbs.edit.label_values import (
+    Changed,
+    Flags,
+    Listed,
+    NewLabels,
+    Values,
+    changed_classes,
+    classes_of,
+    column_of,
+    companions_of,
+    feature_after,
+    mapped,
+    new_labels,
+    read_labels,
+    refused,
+    values_of,
+)
+from rekord.verbs.edit.record_list import RecordPairs
+
+Change: TypeAlias = "Mapping[Any, Any] | Callable[[Batch], Any] | str | int"
+
+_ROWS = 1024
+_SAMPLED = 200
+
+
+def relabel(
+    path: PathLike,
+    out: PathLike | None = None,
+    change: Change | None = None,
+    *,
+    column: str | None = None,
+    where: Where | None = None,
+    records: RecordPairs | None = None,
+    file: PathLike | None = None,
+    key: str | None = None,
+    names: Sequence[str] | int | None = None,
+    split: str | Sequence[str] | None = None,
+    replace: bool = False,
+    workers: int | None = None,
+    fresh: bool = False,
+    progress: bool = True,
+) -> Dataset:
+    """Make a dataset at `out` of one with other labels, and open it.
+
+    `change` is a dict from class to class (by name or id), a class for all records that `where` or `records` says,
+    or a function of a batch that gives a class for each of its records (None leaves one as it is). Instead of it,
+    `file` is a CSV file of labels: by the value of the column `key`, or by the columns `split` and `record`. `where`
+    and `records` are what `rk.delete` takes; they and `split` leave all other records alone.
+
+    A dict renames and merges classes: a class that is mapped to a new name is called so, one that is mapped to
+    another class goes into it, and is gone from the list of names, where ids behind it move up. With `where`,
+    `records` or `split` the list stays, and new names come behind it. `names` is the whole new list, or how many
+    there are. `column` is the only Label, or `label`, unless said.
+
+    With `replace` the new dataset takes the place of the old one, in one step where the system can.
+    """
+    target = target_of(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
+    ended = relabelled(
+        path,
+        target,
+        change,
+        column=column,
+        where=where,
+        records=records,
+        file=file,
+        key=key,
+        names=names,
+        split=split,
+    )
+    return open_dataset(ended.dataset)
+
+
+def relabelled(
+    path: PathLike,
+    target: Target,
+    change: Change | None,
+    *,
+    column: str | None = None,
+    where: Where | None = None,
+    records: RecordPairs | None = None,
+    file: PathLike | None = None,
+    key: str | None = None,
+    names: Sequence[str] | int | None = None,
+    split: str | Sequence[str] | None = None,
+) -> Edited:
+    """What `relabel` does, and how it ended."""
+    _check_asked(change, where, records, file, key, names)
+    which = Which.of(where, records, split)
+    content = None if file is None else hashlib.sha256(read_bytes(LOCAL, os.fspath(file))).hexdigest()
+    said = digest_of_words(
+        "relabel",
+        _words(change),
+        column,
+        which.words(),
+        content,
+        key,
+        names,
+        None if split is None else listed_splits(split),
+    )
+    with edited_at(path, target) as (work, done):
+        if done is not None and done.said == said:
+            return told_of(done, path, target)
+        old = editable(path, target)
+        label = column_of(old, column)
+        everywhere = where is None and records is None and split is None
+        mapping = change if isinstance(change, Mapping) else None
+        changed = changed_classes(classes_of(old, label), mapping, names, everywhere=everywhere)
+        schema = _schema_after(old.schema, label, changed)
+        beside = companions_of(old, changed, schema)
+        chosen = None if everywhere else _chosen(old, which)
+        listed = None if file is None else read_labels(file, label, old.schema, key)
+        used: set[Any] = set()
+        shards: dict[str, list[NewShard]] = {}
+        counts: dict[str, int] = {}
+        made: dict[str, NewLabels] = {}
+        for name, one in old.splits.items():
+            before = values_of(one, label, old.schema[label])
+            mask = np.ones(before.records, bool) if chosen is None else chosen[name]
+            after = _after(one, before, mask, changed, change, listed, used)
+            new = new_labels(label, old.schema[label], before, after, changed, beside.texts)
+            made[name], counts[name] = new, int(new.renamed.sum())
+            shards[name] = _shards(old, name, records_of(one), made[name])
+        _check_used(listed, used)
+        edit = Edit(
+            verb="relabel",
+            old=old,
+            shards=shards,
+            counts=counts,
+            options={
+                "column": label,
+                "relabelled": {name: new.digest() for name, new in made.items() if new.affected.any()},
+                **beside.options,
+            },
+            said=said,
+            schema=schema if schema != old.schema else None,
+            beside=beside.files,
+            notes=(*which.notes, *beside.notes, *_texts_left(old, made, changed, beside.texts)),
+        )
+        return run_edit(edit, path, target, work)
+
+
+def _check_asked(change: Any, where: Any, records: Any, file: Any, key: Any, names: Any) -> None:
+    if where is not None and records is not None:
+        raise refused("`where` and `records` cannot both be given", "one of the two", "both", "leave one out")
+    if change is not None and file is not None:
+        raise refused("labels come from `change` or from `file`", "one of the two", "both", "leave one out")
+    if change is None and file is None and names is None:
+        raise refused(
+            "nothing is said of the new labels",
+            "a dict of classes, a class, a function, a file of labels or the names of all classes",
+            "nothing",
+            'rk.relabel(path, out, {"old": "new"})',
+        )
+    if change is None and (where is not None or records is not None):
+        named = "records" if where is None else "where"
+        what = f"`{named}` says which records get a class, and none is named"
+        raise refused(what, "a class, a dict or a function", "none", f"leave {named}= out")
+    if file is not None and not isinstance(file, (str, os.PathLike)):
+        raise refused("`file` is no path", "the path of a CSV file", shown(file), 'file="labels.csv"')
+    if key is not None and file is None:
+        raise refused("`key` is about a file of labels", "a file", "none", "file=")
+
+
+def _words(change: Any) -> Any:
+    if isinstance(change, Mapping):
+        return sorted([[str(old), str(new)] for old, new in change.items()])
+    if callable(change):
+        return ["function", function_digest(change)]
+    if change is None or isinstance(change, (str, int, np.integer)):
+        return str(change)
+    raise refused(
+        f"labels cannot be changed to {shown(change)}",
+        "a dict of classes, a class, or a function of a batch",
+        shown(change),
+        '{"old": "new"}',
+    )
+
+
+def _schema_after(schema: Schema, column: str, changed: Changed) -> Schema:
+    features = {
+        name: feature_after(feature, changed) if name == column else feature
+        for name, feature in schema.context.items()
+    }
+    if not schema.is_sequence:
+        return Schema(features)
+    return Schema(context=features, steps=dict(schema.steps))
+
+
+def _chosen(old: Old, which: Which) -> dict[str, Flags]:
+    """Which records of each split are meant."""
+    if which.where is None and which.listed is None:
+        names = listed_splits(which.split or ())
+        found = chosen_records(old, dict.fromkeys(names, ()), names)
+        return {name: np.full(len(old.splits[name]), name in names) for name in found}
+    flags = {}
+    for name, ids in which.numbers(old).items():
+        flags[name] = np.zeros(len(old.splits[name]), bool)
+        flags[name][ids] = True
+    return flags
+
+
+def _after(
+    split: Split,
+    before: Values,
+    mask: Flags,
+    changed: Changed,
+    change: Any,
+    listed: Listed | None,
+    used: set[Any],
+) -> Values:
+    """The labels that a split is to have."""
+    each = before.of_values(mask & before.valid)
+    ids = before.ids.copy()
+    others = before.of_values(~mask & before.valid)
+    ids[others] = mapped(before.ids[others], changed.base, changed)
+    if isinstance(change, Mapping) or (change is None and listed is None):
+        ids[each] = mapped(before.ids[each], changed.hit, changed)
+        return Values(ids, before.valid, before.offsets)
+    if before.offsets is not None:
+        raise refused(
+            f"`{changed.before.column[:60]}` holds several classes a record",
+            "a dict of classes for all of them",
+            shown(change) if listed is None else "a file of labels",
+            '{"old": "new"}',
+            feature=changed.before.column,
+        )
+    if listed is None and not callable(change):
+        numbers = np.flatnonzero(mask)
+        new = np.full(len(numbers), changed.after.id_of(change), np.int64)
+    else:
+        given = (
+            _from_function(split, mask, change, changed)
+            if listed is None
+            else _from_file(split, listed, changed, used)
+        )
+        meant = [number for number in given if mask[number]]
+        numbers = np.array(meant, np.int64)
+        new = np.array([given[number] for number in meant], np.int64)
+    ungiven = mask & before.valid
+    ungiven[numbers] = False
+    ids[ungiven] = mapped(before.ids[ungiven], changed.base, changed)
+    ids[numbers] = new
+    valid = before.valid.copy()
+    valid[numbers] = True
+    return Values(ids, valid)
+
+
+def _from_function(
+    split: Split, mask: Flags, function: Callable[[Batch], Any], changed: Changed
+) -> dict[int, int]:
+    """The class that a function gives to each record; it is asked about those alone that are meant."""
+    given: dict[int, int] = {}
+    meant = np.flatnonzero(mask)
+    if not len(meant):
+        return given
+    done = 0
+    for batch in split.select(meant.tolist()).batches(_ROWS):
+        rows = len(next(iter(batch.values())))
+        answer = function(batch)
+        try:
+            answers = answer.tolist() if isinstance(answer, np.ndarray) else list(answer)
+        except TypeError:
+            answers = None
+        if answers is None or isinstance(answer, (str, bytes, Mapping)) or len(answers) != rows:
+            raise error(
+                "U649",
+                expected=f"a class for each of {rows:,} records",
+                found=shown(answer) if answers is None else f"{len(answers):,} values",
+                do="return a list, or an array, of names or ids",
+            )
+        for row, value in enumerate(answers):
+            number = int(meant[done + row])
+            if value is not None:
+                given[number] = _class_of(value, changed, split, number)
+        done += rows
+    return given
+
+
+def _class_of(value: Any, changed: Changed, split: Split, number: int) -> int:
+    try:
+        return changed.after.id_of(value)
+    except RekordError as failure:
+        failure.location = failure.location.within(**split._shards.where(number).to_dict())
+        raise
+
+
+def _from_file(split: Split, listed: Listed, changed: Changed, used: set[Any]) -> dict[int, int]:
+    """The class that a file gives to each record of a split."""
+    ids: dict[str, int] = {}
+
+    def class_of(label: str, line: int) -> int:
+        if label not in ids:
+            with located(path=listed.path, line=line):
+                ids[label] = changed.after.id_of(label)
+        return ids[label]
+
+    given: dict[int, int] = {}
+    if listed.key is None:
+        for name, (label, line) in listed.labels.items():
+            assert isinstance(name, tuple)
+            if name[0] == split.name and name[1] < len(split):
+                given[name[1]] = class_of(label, line)
+                used.add(name)
+        return given
+    number = 0
+    for batch in split.batches(_ROWS, columns=[listed.key]):
+        for value in batch[listed.key].tolist():
+            text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+            if value is not None and text in listed.labels:
+                given[number] = class_of(*listed.labels[text])
+                used.add(text)
+            number += 1
+    return given
+
+
+def _check_used(listed: Listed | None, used: set[Any]) -> None:
+    """Every line of a file is about a record."""
+    if listed is None or len(used) == len(listed.labels):
+        return
+    unused = [(line, name) for name, (_, line) in listed.labels.items() if name not in used]
+    line, name = min(unused)
+    raise error(
+        "X571",
+        f"{len(unused):,} of {len(listed.labels):,} lines are about records that do not exist",
+        location=Location(path=listed.path, line=line),
+        expected="records of the dataset" if listed.key is None else f"values of `{listed.key[:60]}`",
+        found=shown(name if isinstance(name, str) else f"{name[0]} {name[1]}"),
+        do="take these lines out of the file, or name another key: --key (key=)",
+    )
+
+
+def _shards(old: Old, name: str, records: Records, new: NewLabels) -> list[NewShard]:
+    """The shards of a split: those with a record that is affected are made anew."""
+    starts = records.shards.starts
+    shards: list[NewShard] = []
+    for number in range(len(records.shards.paths)):
+        begin, end = int(starts[number]), int(starts[number + 1])
+        if new.affected[begin:end].any():
+            shards.append(ChangedShard(Stretch(records, begin, end), old.schema, new, numbered=True))
+        else:
+            shards.append(kept(old, name, records, number))
+    return shards
+
+
+def _texts_left(
+    old: Old, made: Mapping[str, NewLabels], changed: Changed, known: Mapping[str, Any]
+) -> list[str]:
+    """Columns that seem to say the class in words too, and stay as they are."""
+    feature = old.schema[changed.before.column]
+    if not isinstance(feature, Label) or feature.shape or not changed.before.names:
+        return []
+    columns = [
+        name
+        for name, one in old.schema.context.items()
+        if isinstance(one, Text) and not one.shape and name not in known
+    ]
+    for split, new in made.items():
+        numbers = np.flatnonzero(new.renamed & new.before.valid)[:_SAMPLED].tolist()
+        if not numbers or not columns:
+            continue
+        names = [changed.before.name(int(new.before.ids[number])) for number in numbers]
+        batch = old.splits[split][numbers]
+        columns = [name for name in columns if batch[name].tolist() == names]
+    if not any(new.renamed.any() for new in made.values()):
+        return []
+    return [f"`{name[:60]}` holds the names of the classes too, and was left as it is" for name in columns]

@@ -1,0 +1,534 @@
+"""`rk.export`: records of a dataset as files that other tools read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from rekord.conversion.staging import remove_tree, stagings
+from rekord.dataset.dataset import Dataset
+from rekord.dataset.dataset import open as open_dataset
+from rekord.dataset.split import Split, checked_columns
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.schema import RecordKind, Schema
+from rekord.schema.messages import near_miss, shown
+from rekord.sources.records import records as record_source
+from rekord.sources.rows import rows as row_source
+from rekord.storage.local import LOCAL, Storage
+from rekord.verbs.export.place import Output, Staging, check_place, staged
+from rekord.verbs.export.reading import Options, Records, safe_part
+from rekord.verbs.write import write
+
+
+def export_tfds(every: list[Records], out: str, options: Options) -> tuple[dict[str, int], int, int]:
+    """Splits as a TFDS folder: how many records each has, how many files there are, and how large they are."""
+    schema = _schema(every[0])
+    rows, split = _source(every, schema)
+    try:
+        dataset = write(rows, out, schema=schema, split=split, format="tfds", progress=False)
+    except BaseException:
+        # A conversion would go on from here; an export leaves nothing behind.
+        with suppress(RekordError):
+            for staging in stagings(out, LOCAL):
+                remove_tree(LOCAL, staging.folder)
+        raise
+    counts = {name: len(one) for name, one in dataset.splits.items()}
+    options.on_records(sum(counts.values()))
+    paths = [os.path.join(folder, name) for folder, _, names in os.walk(out) for name in names]
+    return counts, len(paths), sum(os.path.getsize(path) for path in paths)
+
+
+def _schema(records: Records) -> Schema:
+    whole = records.split.schema
+    if whole.is_sequence:
+        return whole  # which TFDS has no like of, and `write` says so
+    return Schema(dict(records.features))
+
+
+def _source(every: list[Records], schema: Schema) -> tuple[Any, str]:
+    """Rows to write, and which splits they go to."""
+    views = [one for one in every if one.split._ids is not None or one.limit is not None]
+    splits = {path: one.name for one in every for path in one.split.paths}
+    once = len(splits) == sum(len(one.split.paths) for one in every)  # what was joined may have a file twice
+    if once and not views and not any(one.split._shards.remote for one in every):
+        return record_source(list(splits), schema=schema, splits=splits), "source"
+    if len(every) > 1:
+        raise error(
+            "U673",
+            "a part of several splits cannot be written as tfds at once",
+            expected="whole splits that are on this machine, or one split",
+            found=f"{len(every)} splits" + (f", of each the first {views[0].limit:,}" if views else ""),
+            do=f"--split {every[0].name[:40]}, or leave the limit out",
+        )
+    return row_source(_Rows(every[0])), every[0].name
+
+
+class _Rows:
+    """The rows of a split, from the first one each time they are asked for."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch, _, rows in self._records.batches():
+            for row in range(rows):
+                yield {name: column[row] for name, column in batch.items()}
+
+
+FormatName: TypeAlias = Literal[
+    "parquet", "arrow", "arrow-stream", "csv", "tsv", "jsonl", "webdataset", "images", "coco", "voc", "tfds"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One format. `extension` is that of its files; a format without one is a folder."""
+
+    name: str
+    extension: str | None = None
+    labels: bool = False  # whether classes can be written by name
+    maps: bool = False  # whether what a function made of the columns can be written
+
+
+FORMATS = {
+    one.name: one
+    for one in (
+        Format(name="parquet", extension=".parquet", maps=True),
+        Format(name="arrow", extension=".arrow", maps=True),
+        Format(name="arrow-stream", extension=".arrows", maps=True),
+        Format(name="csv", extension=".csv", labels=True),
+        Format(name="tsv", extension=".tsv", labels=True),
+        Format(name="jsonl", extension=".jsonl", labels=True),
+        Format(name="webdataset", extension=".tar", labels=True),
+        Format(name="images"),
+        Format(name="coco"),
+        Format(name="voc"),
+        Format(name="tfds"),
+    )
+}
+
+_ENDINGS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".arrows": "arrow-stream",
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".tsv": "tsv",
+    ".tsv.gz": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".jsonl.gz": "jsonl",
+    ".ndjson.gz": "jsonl",
+    ".tar": "webdataset",
+}
+
+
+def ending_of(out: str) -> str | None:
+    """The ending of a name that says a format."""
+    name = out.lower()
+    return next((ending for ending in sorted(_ENDINGS, key=len, reverse=True) if name.endswith(ending)), None)
+
+
+def chosen_format(out: str, asked: object) -> tuple[Format, bool]:
+    """The format of an export, and whether OUT is one file of it rather than a folder."""
+    ending = ending_of(out)
+    if asked is None:
+        if ending is None:
+            if os.path.splitext(os.path.basename(out))[1]:
+                raise _not_said(out)
+            return FORMATS["images"], False
+        return FORMATS[_ENDINGS[ending]], True
+    if not isinstance(asked, str) or asked not in FORMATS:
+        near = near_miss(asked, FORMATS) if isinstance(asked, str) else None
+        raise error(
+            "U605",
+            f"`format` cannot be {shown(asked)}",
+            expected="one of " + ", ".join(FORMATS),
+            found=shown(asked),
+            do=f"did you mean {near!r}?" if near else 'format="parquet"',
+        )
+    format = FORMATS[asked]
+    if (
+        ending is not None
+        and _ENDINGS[ending] != asked
+        and {asked, _ENDINGS[ending]} != {"arrow", "arrow-stream"}
+    ):
+        raise error(
+            "U672",
+            f"the name of the output says {_ENDINGS[ending]}, and {asked} was asked for",
+            location=Location(path=out),
+            expected=f"a name that ends in {format.extension}"
+            if format.extension
+            else "the name of a folder",
+            found=f"a name that ends in {ending}",
+            do="leave --format out, or rename OUT",
+        )
+    return format, format.extension is not None and ending is not None
+
+
+def _not_said(out: str) -> RekordError:
+    return error(
+        "U672",
+        location=Location(path=out),
+        expected="a name that ends in .parquet, .arrow, .csv, .jsonl or .tar, or that of a folder",
+        found=f"a name that ends in {os.path.splitext(out)[1][:20]}",
+        do="choose another name, or say it: --format images|coco|voc|tfds|parquet|…",
+    )
+
+
+def check_records(format: Format, records: Records, options: Options) -> None:
+    """Refuse, before anything is read or written, what a format cannot hold."""
+    check: Callable[[Records, Options], Any] | None = None
+    match format.name:
+        case "csv" | "tsv":
+            from rekord.verbs.export.tables import check_csv as check
+        case "jsonl":
+            from rekord.verbs.export.tables import check_jsonl as check
+        case "webdataset":
+            from rekord.verbs.export.tars import check_tar as check
+        case "images" | "coco" | "voc":
+            from rekord.verbs.export.images import box_roles, roles_of
+
+            if format.name == "images":
+                roles_of(records, "a folder of images")
+            else:
+                box_roles(records, "COCO" if format.name == "coco" else "Pascal VOC")
+    if check is not None:
+        check(records, options)
+
+
+def file_writer(format: Format, name: str) -> Callable[[Records, Output, Options], int]:
+    """The function that writes a split to one file of this name."""
+    gzipped = name.lower().endswith(".gz")
+    match format.name:
+        case "parquet":
+            from rekord.verbs.export.tables import write_parquet
+
+            return write_parquet
+        case "arrow":
+            from rekord.verbs.export.tables import write_arrow
+
+            return write_arrow
+        case "arrow-stream":
+            from rekord.verbs.export.tables import write_arrow_stream
+
+            return write_arrow_stream
+        case "jsonl":
+            from rekord.verbs.export.tables import write_jsonl
+
+            return partial(write_jsonl, gzipped=gzipped)
+        case _:
+            from rekord.verbs.export.tables import write_csv
+
+            return partial(write_csv, gzipped=gzipped, delimiter="\t" if format.name == "tsv" else ",")
+
+
+def write_folder(format: Format, every: list[Records], staging: Staging, options: Options) -> dict[str, int]:
+    """Splits as a folder of pictures; gives how many records each has."""
+    from rekord.verbs.export.images import Shared, finish_voc, write_coco, write_images, write_voc
+
+    shared = Shared(several=len(every) > 1)
+    write = {"images": write_images, "coco": write_coco, "voc": write_voc}[format.name]
+    counts = {records.name: write(records, staging, options, shared) for records in every}
+    if format.name == "voc":
+        finish_voc(staging, shared)
+    return counts
+
+
+if TYPE_CHECKING:
+    PathLike = str | os.PathLike[str]
+
+_OF_VOC = ("difficult", "truncated", "occluded", "view")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportReport:
+    """What an export wrote. `left_out` are columns that have no place in the format."""
+
+    out: str
+    format: str
+    splits: dict[str, int]  # records of each
+    files: int
+    n_bytes: int
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def records(self) -> int:
+        """The records of all splits."""
+        return sum(self.splits.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON holds it."""
+        return {
+            "out": self.out,
+            "format": self.format,
+            "records": self.records,
+            "splits": self.splits,
+            "files": self.files,
+            "bytes": self.n_bytes,
+            "left_out": list(self.left_out),
+        }
+
+
+def export(
+    source: PathLike | Dataset | Split,
+    out: PathLike,
+    *,
+    format: FormatName | None = None,
+    split: str | Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    limit: int | None = None,
+    labels: Literal["ids", "names"] = "ids",
+    shard_size: str | int | None = None,
+    schema: Schema | PathLike | None = None,
+    kind: RecordKind | None = None,
+    threads: int | None = None,
+    overwrite: bool = False,
+    on_records: Callable[[int], None] | None = None,
+) -> ExportReport:
+    """Write the records of a dataset, or of one of its splits or views, in a format of other tools.
+
+    The name of `out` says the format: .parquet, .arrow (.feather), .arrows (a stream), .csv, .tsv, .jsonl (these
+    three also with .gz) and .tar (WebDataset). `format` says it for a folder: "images", "coco", "voc" or "tfds", or
+    one of the others with a file for each split. One file takes one split: `split` names it.
+
+    Only `columns` are written where they are given, and of each split the first `limit` records. `labels="names"`
+    writes the names of classes in the place of their ids where the format is text. `shard_size` cuts tars. Payloads
+    that are no Examples are one column, `payload`; `kind` says what payloads are, where that is not to be guessed.
+
+    `out` appears when it is complete, or not at all: a damaged record, a full disk or Ctrl-C leave nothing behind.
+    A file that is there already is replaced with `overwrite`, a folder never.
+    """
+    return exported(
+        source,
+        out,
+        format=format,
+        split=split,
+        columns=columns,
+        limit=limit,
+        labels=labels,
+        shard_size=shard_size,
+        schema=schema,
+        kind=kind,
+        threads=threads,
+        overwrite=overwrite,
+        on_records=on_records,
+        storage=LOCAL,
+    )
+
+
+def exported(
+    source: PathLike | Dataset | Split,
+    out: PathLike,
+    *,
+    format: FormatName | None = None,
+    split: str | Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    limit: int | None = None,
+    labels: Literal["ids", "names"] = "ids",
+    shard_size: str | int | None = None,
+    schema: Schema | PathLike | None = None,
+    kind: RecordKind | None = None,
+    threads: int | None = None,
+    overwrite: bool = False,
+    on_records: Callable[[int], None] | None = None,
+    storage: Storage = LOCAL,
+) -> ExportReport:
+    """The same on a storage that was given."""
+    place = _path(out)
+    chosen, one_file = chosen_format(place, format)
+    options = _options(chosen, labels, shard_size, on_records)
+    wanted = None if columns is None else _columns(columns)
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise _refused("limit", limit, "a whole number from 1", "limit=1000")
+    splits = _splits(source, split, schema, kind)
+    every = [Records(one, wanted, limit, threads) for one in splits]
+    if one_file and len(every) > 1:
+        raise _several(place, splits)
+    for records in every:
+        _check_columns(records)
+        if records.split._map is not None and not chosen.maps:
+            raise error(
+                "U673",
+                f"what a function for `map` makes cannot be written as {chosen.name}",
+                expected="a split as it is in its files",
+                found="a split with .map(…)",
+                do="export it before .map(…), or to .parquet or .arrow",
+            )
+        if records.split._map is None:
+            check_records(chosen, records, options)
+    sharded = one_file and options.shard_bytes is not None
+    inputs = [path for one in splits for path in one.paths]
+    check_place(place, inputs, storage, as_folder=not one_file, sharded=sharded, overwrite=overwrite)
+    if chosen.name == "tfds":
+        return _report(place, chosen, *export_tfds(every, place, options))
+    with staged(place, storage, as_folder=not one_file, overwrite=overwrite) as staging:
+        counts = _written(chosen, every, staging, options, one_file=one_file)
+    return _report(place, chosen, counts, staging.files, staging.n_bytes, _left_out(chosen, every))
+
+
+def _written(
+    format: Format, every: list[Records], staging: Staging, options: Options, *, one_file: bool
+) -> dict[str, int]:
+    if format.extension is None:
+        return write_folder(format, every, staging, options)
+    counts = {}
+    for records in every:
+        name = staging.name if one_file else safe_part(records.name) + format.extension
+        if format.name == "webdataset":
+            from rekord.verbs.export.tars import write_tars
+
+            numbered = options.shard_bytes is not None
+            stem = name[: -len(format.extension)]
+
+            def name_of(shard: int, stem: str = stem, name: str = name, numbered: bool = numbered) -> str:
+                return f"{stem}-{shard:06d}.tar" if numbered else name
+
+            counts[records.name] = write_tars(records, staging, options, name_of)
+            continue
+        output = staging.create(name)
+        counts[records.name] = file_writer(format, name)(records, output, options)
+        staging.finish(output)
+    return counts
+
+
+def _report(
+    out: str,
+    format: Format,
+    counts: dict[str, int],
+    files: int,
+    n_bytes: int,
+    left_out: Sequence[str] = (),
+) -> ExportReport:
+    return ExportReport(
+        out=out, format=format.name, splits=counts, files=files, n_bytes=n_bytes, left_out=tuple(left_out)
+    )
+
+
+def _left_out(format: Format, every: list[Records]) -> list[str]:
+    if format.name not in ("images", "coco", "voc"):
+        return []
+    from rekord.verbs.export.images import roles_of
+
+    roles = roles_of(every[0], format.name)
+    used = {roles.image, roles.filename}
+    if format.name == "images":
+        used |= {roles.mask} if roles.mask is not None else {roles.label, roles.label_text}
+    else:
+        extras = roles.extras or {}
+        theirs = ("is_crowd", "area") if format.name == "coco" else _OF_VOC
+        used |= {extras[role] for role in theirs if role in extras}
+        used |= {roles.labels, roles.class_names, roles.source_id if format.name == "coco" else None}
+        used |= set(roles.boxes) if isinstance(roles.boxes, tuple) else {roles.boxes}
+    return [name for name in every[0].features if name not in used]
+
+
+def _options(
+    format: Format,
+    labels: object,
+    shard_size: str | int | None,
+    on_records: Callable[[int], None] | None,
+) -> Options:
+    if labels not in ("ids", "names"):
+        raise _refused("labels", labels, '"ids" or "names"', 'labels="names"')
+    if labels == "names" and not format.labels:
+        raise _no_option("labels", format, "csv, tsv, jsonl or webdataset")
+    if shard_size is not None and format.name != "webdataset":
+        raise _no_option("shard_size", format, "webdataset (.tar)")
+    shard_bytes = None
+    if shard_size is not None:
+        from rekord.verbs.write import byte_count
+
+        shard_bytes = byte_count(shard_size, name="shard_size")
+    return Options(
+        labels="names" if labels == "names" else "ids",
+        shard_bytes=shard_bytes,
+        on_records=on_records or (lambda _: None),
+    )
+
+
+def _no_option(name: str, format: Format, expected: str) -> Exception:
+    return error(
+        "U673",
+        f"`{name}` means nothing for {format.name}",
+        expected=f"the format {expected}",
+        found=format.name,
+        do=f"leave {name}= (--{name.replace('_', '-')}) out",
+    )
+
+
+def _splits(
+    source: object,
+    split: str | Sequence[str] | None,
+    schema: Schema | PathLike | None,
+    kind: RecordKind | None,
+) -> list[Split]:
+    for name, given in (("schema", schema), ("kind", kind)):
+        if isinstance(source, (Dataset, Split)) and given is not None:
+            raise _refused(name, given, "None beside a dataset that is open", f"rk.open(path, {name}=…)")
+    if isinstance(source, Split):
+        if split is not None:
+            raise _refused("split", split, "None beside a split", "leave split= out")
+        return [source]
+    dataset: Any = source if isinstance(source, Dataset) else open_dataset(source, schema=schema, kind=kind)  # type: ignore[arg-type]
+    if split is None:
+        return list(dataset.splits.values())
+    names = [split] if isinstance(split, str) else list(split) if isinstance(split, Sequence) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise _refused("split", split, "the name of a split, or a list of at least one", 'split="train"')
+    return [dataset[name] for name in dict.fromkeys(names)]
+
+
+def _several(out: str, splits: list[Split]) -> Exception:
+    names = ", ".join(one.name[:40] for one in splits[:8])
+    folder = out[: -len(ending_of(out) or "")]
+    return error(
+        "U675",
+        f"one file takes one split, and the dataset has {len(splits)}",
+        expected=f"one of {names}",
+        found="none named",
+        do=f"--split {splits[0].name[:40]}, or a folder with a file for each: OUT {folder[-40:]} --format …",
+    )
+
+
+def _columns(columns: Sequence[str]) -> tuple[str, ...]:
+    names = checked_columns(columns)
+    if not names:
+        raise _refused("columns", columns, "at least one column", 'columns=["label"]')
+    return names
+
+
+def _check_columns(records: Records) -> None:
+    """A column that is not there is said before anything is written."""
+    if records.columns is None or records.split._map is not None:
+        return
+    known = records.split.schema
+    for name in records.columns:
+        if name not in known:
+            near = near_miss(name, known)
+            raise _refused(
+                "columns",
+                name,
+                "columns of the dataset: " + ", ".join(list(known)[:6])[:60],
+                f"did you mean `{near}`?" if near else "rekord show PATH lists them",
+            )
+
+
+def _path(out: object) -> str:
+    if isinstance(out, (str, os.PathLike)):
+        place = os.fspath(out)
+        if isinstance(place, str) and place and "\0" not in place:
+            return place
+    raise _refused("out", out, "one path", 'rk.export("data", "data.parquet")')
+
+
+def _refused(name: str, value: object, expected: str, do: str) -> Exception:
+    return error("U605", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)

@@ -1,0 +1,594 @@
+"""Exports with images: a folder per class, images and masks in two trees, COCO and Pascal VOC."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from xml.sax.saxutils import escape
+
+import msgspec
+import numpy as np
+
+from rekord import _core
+from rekord.codec.columns import Array
+from rekord.codec.images.inspect import FORMATS
+from rekord.errors import RekordError, error
+from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Label, Mask, Text
+from rekord.schema.features import BOX_SIDES
+from rekord.schema.interop.label_map import label_map_text, read_label_map
+from rekord.storage.local import write_error
+from rekord.verbs.export.place import Staging
+from rekord.verbs.export.reading import (
+    Names,
+    Options,
+    Records,
+    extension_for,
+    safe_name,
+    safe_part,
+    without_extension,
+)
+from rekord.verbs.export.tables import plain_values
+
+_BBOX = "image/object/bbox"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """The columns of a split by what they are for, None where there is none."""
+
+    image: str
+    mask: str | None = None
+    filename: str | None = None
+    source_id: str | None = None
+    label: str | None = None
+    label_text: str | None = None
+    boxes: str | tuple[str, ...] | None = None  # one column, or the four of TFOD where nobody declared them
+    pixels: bool = False  # whether boxes are in pixels, and not in shares of the image
+    labels: str | None = None
+    class_names: str | None = None
+    extras: Mapping[str, str] | None = None  # is_crowd, area, difficult, … by column
+
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are needed."""
+        boxes = self.boxes if isinstance(self.boxes, tuple) else (self.boxes,)
+        named = (self.image, self.mask, self.filename, self.source_id, self.label, self.label_text, *boxes)
+        every = (*named, self.labels, self.class_names, *(self.extras or {}).values())
+        return tuple(dict.fromkeys([name for name in every if name is not None]))
+
+
+def roles_of(records: Records, format: str) -> Roles:
+    """The roles of a split's columns: by their types where they are declared, by their keys and names else."""
+    features = {name: one for name, one in records.features.items() if name not in records.split.schema.steps}
+    image = _image(features, format)
+    masks = [
+        name for name, one in features.items() if isinstance(one, Mask) and one.of in (None, image)
+    ] or _found(features, (Bytes, Image), "image/segmentation/class/encoded", "mask")
+    boxes, pixels = _box_columns(features)
+    extras = {
+        role: found[0]
+        for role in ("is_crowd", "area", "difficult", "truncated", "occluded", "view")
+        if (found := _found(features, (Int64, Float32, Text, Bytes), f"image/object/{role}", role, many=True))
+    }
+    return Roles(
+        image=image,
+        mask=_only(masks),
+        filename=_only(_found(features, (Text, Bytes), "image/filename", "filename")),
+        source_id=_only(_found(features, (Text, Bytes), "image/source_id", "source_id")),
+        label=_label(features),
+        label_text=_only(_found(features, (Text, Bytes), "image/class/text")),
+        boxes=boxes,
+        pixels=pixels,
+        labels=_only(_found(features, (Int64, Label), "image/object/class/label", "labels", many=True)),
+        class_names=_only(
+            _found(features, (Text, Bytes), "image/object/class/text", "class_names", many=True)
+        ),
+        extras=extras,
+    )
+
+
+def _image(features: Mapping[str, Feature], format: str) -> str:
+    found = [name for name, one in features.items() if isinstance(one, Image)]
+    if len(found) > 1:
+        found = [name for name in found if name == "image" or features[name].key == "image/encoded"] or found
+    if not found:
+        found = _found(features, (Bytes,), "image/encoded", "image")
+    if len(found) == 1:
+        return found[0]
+    raise needs(
+        format,
+        "one column of images",
+        f"{len(found)}: " + ", ".join(found)[:50] if found else "none",
+        "name the one with columns=[…] (--columns)"
+        if found
+        else "name a file, such as OUT.parquet; or declare the images in a schema: rk.Image()",
+    )
+
+
+def _label(features: Mapping[str, Feature]) -> str | None:
+    declared = [name for name, one in features.items() if isinstance(one, Label) and one.shape == ()]
+    found = declared if len(declared) == 1 else [name for name in declared if name == "label"]
+    return _only(found or _found(features, (Int64, Label), "image/class/label", "label"))
+
+
+def _box_columns(features: Mapping[str, Feature]) -> tuple[str | tuple[str, ...] | None, bool]:
+    declared = [name for name, one in features.items() if isinstance(one, Boxes)]
+    if declared:
+        return declared[0], False
+    pixels = [
+        name
+        for name, one in features.items()
+        if isinstance(one, Float32) and one.shape == (None, 4) and name in ("boxes", "bbox")
+    ]
+    if pixels:
+        return pixels[0], True
+    sides = [_found(features, (Float32,), f"{_BBOX}/{side}", many=True) for side in BOX_SIDES]
+    return (tuple(side[0] for side in sides), False) if all(sides) else (None, False)
+
+
+def _found(
+    features: Mapping[str, Feature], kinds: tuple[Any, ...], *names: str, many: bool = False
+) -> list[str]:
+    """The first column of some types that has one of these keys or names; with `many` a list will do."""
+    return [
+        column
+        for wanted in names
+        for column, one in features.items()
+        if isinstance(one, kinds) and wanted in (column, one.key) and (many or one.shape == ())
+    ][:1]
+
+
+def _only(found: list[str]) -> str | None:
+    return found[0] if found else None
+
+
+def needs(format: str, expected: str, found: str, do: str) -> RekordError:
+    """The error for a dataset that has not what a format is made of."""
+    return error("U676", f"{format} needs what the dataset has not", expected=expected, found=found, do=do)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the first bytes of a picture say of it."""
+
+    format: str
+    width: int
+    height: int
+
+
+def seen(records: Records, number: int, column: str, data: Any, *, sized: bool = False) -> Seen:
+    """What kind of picture this is, and its size where that is needed; X561 where it cannot be told."""
+    content = data if isinstance(data, bytes) else b""
+    facts = _core.look(content, False)
+    format = FORMATS.get(facts.format)
+    if format is None or (sized and not (facts.width and facts.height)):
+        raise error(
+            "X561",
+            f"`{column[:60]}` is no picture that a file could be named for",
+            location=records.where(number, column),
+            expected="JPEG, PNG, GIF, BMP, WebP or TIFF",
+            found="no value" if data is None else f"{len(content):,} bytes that begin {content[:8].hex(' ')}",
+            do="rekord check says which records are so; leave them out, or export to .parquet",
+        )
+    return Seen(format, facts.width, facts.height)
+
+
+def as_text(value: Any) -> str:
+    """A name out of a record, whatever it is."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)
+
+
+@dataclass(eq=False)
+class Shared:
+    """What the splits of one export have in common: no name twice, no folder for two classes."""
+
+    names: Names = field(default_factory=Names)
+    folders: dict[str, str] = field(default_factory=dict)
+    classes: dict[int, str] = field(default_factory=dict)
+    several: bool = False  # whether splits have folders of their own
+
+
+class PictureRow(NamedTuple):
+    """A record by the roles of its columns."""
+
+    number: int
+    values: dict[str, Any]
+
+    def of(self, column: str | None) -> Any:
+        return None if column is None else self.values[column]
+
+
+def picture_rows(records: Records, roles: Roles, options: Options) -> Iterator[PictureRow]:
+    """The records one by one."""
+    for batch, first, rows in records.batches(roles.columns()):
+        columns = {name: plain_values(column) for name, column in batch.items()}
+        for row in range(rows):
+            yield PictureRow(first + row, {name: values[row] for name, values in columns.items()})
+        options.on_records(rows)
+
+
+def write_images(records: Records, staging: Staging, options: Options, shared: Shared) -> int:
+    """The pictures of a split as files; gives the number of its records."""
+    roles = roles_of(records, "a folder of images")
+    total = 0
+    for row in picture_rows(records, roles, options):
+        image = row.of(roles.image)
+        mask = row.of(roles.mask)
+        total += 1
+        if image is None:
+            continue  # an optional image that is not there: nothing can stand for it in a folder
+        format = seen(records, row.number, roles.image, image).format
+        name = own_name(records, row, roles)
+        extension = extension_for(name, format)
+        if roles.mask is None:
+            stem = _in_class(shared, records, row, roles, without_extension(name))
+            stem = shared.names.take(in_split(shared, records, stem), extension)
+            staging.put(stem + extension, image)
+            continue
+        # Images and masks are paired by their stems.
+        masked = "" if mask is None else extension_for("", seen(records, row.number, roles.mask, mask).format)
+        stem = shared.names.take(in_split(shared, records, without_extension(name)), "", extension, masked)
+        staging.put(f"images/{stem}{extension}", image)
+        if mask is not None:
+            staging.put(f"masks/{stem}{masked}", mask)
+    return total
+
+
+def own_name(records: Records, row: PictureRow, roles: Roles) -> str:
+    """The name of a record's file as the record has it, made safe; its number where it has none."""
+    name = safe_name(as_text(row.of(roles.filename)))
+    first, _, rest = name.partition("/")
+    if rest and first.lower() == records.name.lower():
+        name = rest  # the folder of the split is not part of the name
+    return name if without_extension(name) else f"{row.number:09d}"
+
+
+def in_split(shared: Shared, records: Records, stem: str) -> str:
+    """A path below the folder of its split, where there are several."""
+    return f"{safe_part(records.name)}/{stem}" if shared.several else stem
+
+
+def _in_class(shared: Shared, records: Records, row: PictureRow, roles: Roles, stem: str) -> str:
+    label = class_name(records, row, roles)
+    if label is None:
+        # Else the first folder of its own name would be read as its class.
+        return stem if roles.label is None else stem.replace("/", "_")
+    folder = safe_part(label)
+    before = shared.folders.setdefault(folder.casefold(), label)
+    if before != label:
+        raise error(
+            "X562",
+            f"two classes would have the folder {folder[:40]!r}",
+            location=records.where(row.number, roles.label),
+            expected="classes whose names differ as names of folders, in any letter case",
+            found=f"{before[:40]!r} and {label[:40]!r}",
+            do="rename one of the classes, or export to .parquet",
+        )
+    return stem if stem.partition("/")[0] == folder and "/" in stem else f"{folder}/{stem}"
+
+
+def class_name(records: Records, row: PictureRow, roles: Roles) -> str | None:
+    """The class of a record by name; by number where it has no name."""
+    value = row.of(roles.label)
+    if value is None:
+        return None
+    feature = records.features[roles.label or ""]
+    if isinstance(feature, Label) and feature.names is not None and 0 <= value < len(feature.names):
+        return str(feature.names[value])
+    text = as_text(row.of(roles.label_text))
+    return text or str(value)
+
+
+def label_map_of(paths: tuple[str, ...]) -> str | None:
+    """The label map beside a dataset's files, if there is one."""
+    for folder in dict.fromkeys(os.path.dirname(path) for path in paths):
+        place = os.path.join(folder, "label_map.pbtxt")
+        if os.path.isfile(place):
+            return place
+    return None
+
+
+_ROUNDING = 1e-4
+_MOST_DIGITS = 6
+_NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_SPOOLED_BYTES = 16 << 20
+_WHOLE = re.compile(r"[1-9]\d{0,15}")
+
+
+class Boxed(NamedTuple):
+    """A record that is an image with boxes in pixels: x0, y0, x1, y1."""
+
+    row: PictureRow
+    image: bytes
+    seen: Seen
+    name: str  # of its file, safe
+    boxes: list[tuple[float, ...]]
+    labels: list[int]
+    extras: dict[str, list[Any]]
+
+
+class Classes:
+    """The names of classes by id, as they turn up."""
+
+    def __init__(self, records: Records) -> None:
+        self.names: dict[int, str] = {}
+        self._told: dict[int, str] = {}
+        place = label_map_of(records.split.paths)
+        if place is not None:
+            try:
+                self._told = read_label_map(place)
+            except RekordError:
+                self._told = {}  # what cannot be read names nothing; `check` says so
+
+    def see(self, records: Records, row: PictureRow, roles: Roles, labels: list[int]) -> None:
+        """Learn the names of these labels."""
+        feature = records.features[roles.labels or ""]
+        declared = feature.names if isinstance(feature, Label) else None
+        texts = _listed(row.of(roles.class_names))
+        for i, label in enumerate(labels):
+            name = as_text(texts[i]) if len(texts) == len(labels) else ""
+            if not name and declared is not None and 0 <= label < len(declared):
+                name = declared[label]
+            name = name or self._told.get(label) or str(label)
+            if self.names.setdefault(label, name) != name:
+                raise error(
+                    "X562",
+                    f"class {label} has two names",
+                    location=records.where(row.number, roles.class_names),
+                    expected=f"{self.names[label][:40]!r}, as in records before",
+                    found=repr(name[:40]),
+                    do="mend the records: rekord check says more",
+                )
+
+    def whole(self) -> dict[int, str]:
+        """All of them, those included that no box has; each name once."""
+        names = {**self._told, **self.names}
+        out: dict[int, str] = {}
+        taken: set[str] = set()
+        for number, name in sorted(names.items()):
+            out[number] = name if name not in taken else f"{name} ({number})"
+            taken.add(out[number])
+        return out
+
+
+def box_roles(records: Records, format: str) -> Roles:
+    """The roles of a split with boxes."""
+    roles = roles_of(records, format)
+    if roles.boxes is None or roles.labels is None:
+        raise needs(
+            format,
+            "boxes (rk.Boxes(), or the keys image/object/bbox/…) and their classes, `labels`",
+            "no boxes" if roles.boxes is None else "boxes without classes",
+            "--format images writes the pictures alone",
+        )
+    return roles
+
+
+def write_coco(records: Records, staging: Staging, options: Options, shared: Shared) -> int:
+    """A split as images and one json file; gives the number of its records."""
+    roles = box_roles(records, "COCO")
+    classes = Classes(records)
+    output = staging.create(f"annotations/instances_{safe_part(records.name)}.json")
+    encoder = msgspec.json.Encoder()
+    ids: set[int] = set()
+    total = number = 0
+    output.write(b'{"images":[')
+    with _Later() as later:
+        for one in _boxed(records, roles, options):
+            extension = extension_for(one.name, one.seen.format)
+            stem = shared.names.take(in_split(shared, records, without_extension(one.name)), "", extension)
+            stored = stem + extension
+            staging.put(f"images/{stored}", one.image)
+            below = stored.partition("/")[2] if shared.several else stored
+            identity = _identity(as_text(one.row.of(roles.source_id)), ids, total)
+            entry = {"id": identity, "file_name": below, "width": one.seen.width, "height": one.seen.height}
+            output.write((b"," if total else b"") + encoder.encode(entry))
+            total += 1
+            classes.see(records, one.row, roles, one.labels)
+            for i, (box, label) in enumerate(zip(one.boxes, one.labels, strict=True)):
+                number += 1
+                bbox = [box[0], box[1], _minus(box[2], box[0]), _minus(box[3], box[1])]
+                area = one.extras["area"][i] if "area" in one.extras else float("nan")
+                area = area if np.isfinite(area) else bbox[2] * bbox[3]
+                crowd = one.extras["is_crowd"][i] if "is_crowd" in one.extras else 0
+                annotation = {
+                    "id": number,
+                    "image_id": identity,
+                    "category_id": label,
+                    "bbox": bbox,
+                    "area": area,
+                    "iscrowd": crowd,
+                }
+                later.write((b"," if number > 1 else b"") + encoder.encode(annotation))
+        output.write(b'],"annotations":[')
+        for piece in later.pieces():
+            output.write(piece)
+    categories = [{"id": label, "name": name} for label, name in classes.whole().items()]
+    output.write(b'],"categories":' + encoder.encode(categories) + b"}\n")
+    staging.finish(output)
+    return total
+
+
+def write_voc(records: Records, staging: Staging, options: Options, shared: Shared) -> int:
+    """A split as images, an xml file for each, and a list of them; gives the number of its records."""
+    roles = box_roles(records, "Pascal VOC")
+    classes = Classes(records)
+    listed = staging.create(f"ImageSets/Main/{safe_part(records.name)}.txt")
+    total = 0
+    for one in _boxed(records, roles, options):
+        # Names stand in lists, where a space ends them, and xml files lie in one folder.
+        flat = re.sub(r"[\s/]+", "_", without_extension(one.name)).replace("#", "_")
+        stem = shared.names.take(flat or f"{one.row.number:09d}")
+        extension = extension_for(one.name, one.seen.format)
+        staging.put(f"JPEGImages/{stem}{extension}", one.image)
+        classes.see(records, one.row, roles, one.labels)
+        names = [classes.names[label] for label in one.labels]
+        _check_xml(records, one.row, roles, names)
+        staging.put(f"Annotations/{stem}.xml", _xml(stem + extension, one, names).encode())
+        listed.write(f"{stem}\n".encode())
+        total += 1
+    staging.finish(listed)
+    shared.classes.update(classes.whole())
+    return total
+
+
+def finish_voc(staging: Staging, shared: Shared) -> None:
+    """The ids of the classes, which xml files do not have: `rk.sources.voc` takes them as `label_map`."""
+    if (
+        min(shared.classes, default=1) > 0
+    ):  # a label map has no class 0, and half of one would name no class well
+        staging.put("label_map.pbtxt", label_map_text(shared.classes).encode())
+
+
+def _boxed(records: Records, roles: Roles, options: Options) -> Iterator[Boxed]:
+    for row in picture_rows(records, roles, options):
+        image = row.of(roles.image)
+        facts = seen(records, row.number, roles.image, image, sized=True)
+        labels = [int(label) for label in _listed(row.of(roles.labels))]
+        boxes = _boxes(records, row, roles, facts)
+        extras = {name: _listed(row.of(column)) for name, column in (roles.extras or {}).items()}
+        lengths = {"boxes": len(boxes), "labels": len(labels), **{k: len(v) for k, v in extras.items()}}
+        uneven = next((name for name, length in lengths.items() if length != len(boxes)), None)
+        if uneven is not None:
+            raise error(
+                "X560",
+                f"`{uneven}` has another length than the boxes of its record",
+                location=records.where(row.number, uneven),
+                expected=f"{len(boxes):,}, one for each box",
+                found=f"{lengths[uneven]:,}",
+                do="mend the record, or export to .parquet",
+            )
+        yield Boxed(row, image, facts, own_name(records, row, roles), boxes, labels, extras)
+
+
+def _boxes(records: Records, row: PictureRow, roles: Roles, facts: Seen) -> list[tuple[float, ...]]:
+    """The boxes of a record in pixels, with the fewest digits that lead back to what is stored."""
+    if isinstance(roles.boxes, tuple):
+        sides = [np.array(_listed(row.of(side)), np.float32) for side in roles.boxes]
+        even = len({len(side) for side in sides}) == 1
+        given = np.stack(sides, axis=1) if even else np.full((1, 4), np.nan, np.float32)
+    else:
+        value = row.of(roles.boxes)
+        given = np.array([] if value is None else value, np.float32).reshape(-1, 4)
+    good = np.isfinite(given).all() and (roles.pixels or (np.abs(given - 0.5) <= 0.5 + _ROUNDING).all())
+    if not good:
+        where = roles.boxes if isinstance(roles.boxes, str) else roles.boxes[0] if roles.boxes else None
+        raise error(
+            "X560",
+            "a box is not inside its image",
+            location=records.where(row.number, where),
+            expected="four sides, as shares of the image from 0 to 1",
+            found=f"x0 {given[:, 0].min(initial=1):.4g} to x1 {given[:, 2].max(initial=0):.4g}",
+            do="rekord check names all such records; mend them, or export to .parquet",
+        )
+    if roles.pixels:
+        return [tuple(float(str(side)) for side in box) for box in given]
+    scale = np.array([facts.width, facts.height] * 2, np.float64)
+    return [tuple(box) for box in in_pixels(given, scale).tolist()]
+
+
+def in_pixels(shares: Array, scale: Array) -> Array:
+    """Sides in pixels that divided by the size of the image, as float32, are the stored ones again."""
+    exact: Array = shares.astype(np.float64) * scale
+    out: Array = exact.copy()
+    open_ones = np.ones(exact.shape, bool)
+    for digits in range(_MOST_DIGITS + 1):
+        tried = np.round(exact, digits)
+        # Sources hold pixels as float32 before they divide them.
+        back = (tried.astype(np.float32).astype(np.float64) / scale).astype(np.float32)
+        fits = open_ones & (back == shares) & (np.abs(tried - exact) <= 1e-3)
+        out[fits] = tried[fits]
+        open_ones &= ~fits
+    return out
+
+
+def _minus(end: float, begin: float) -> float:
+    """A width that, added to its beginning, gives the end again, as float32 holds it."""
+    width = end - begin
+    for digits in range(8):
+        short = round(width, digits)
+        if np.float32(begin + short) == np.float32(end):
+            return short
+    return width
+
+
+def _identity(text: str, taken: set[int], number: int) -> int:
+    """The id of an image: its own where it is a number that nobody has yet."""
+    wanted = int(text) if _WHOLE.fullmatch(text) else number + 1
+    while wanted in taken:
+        wanted = max(wanted, number) + 1
+    taken.add(wanted)
+    return wanted
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _check_xml(records: Records, row: PictureRow, roles: Roles, names: list[str]) -> None:
+    for name in names:
+        if _NO_XML.search(name) or name.strip() != name:
+            raise error(
+                "X560",
+                "the name of a class cannot stand in xml",
+                location=records.where(row.number, roles.class_names or roles.labels),
+                expected="a name without control characters, and without space around it",
+                found=repr(name[:40]),
+                do="--format coco takes any name",
+            )
+
+
+def _xml(filename: str, one: Boxed, names: list[str]) -> str:
+    lines = [
+        "<annotation>",
+        f"  <filename>{escape(filename)}</filename>",
+        f"  <size><width>{one.seen.width}</width><height>{one.seen.height}</height><depth>3</depth></size>",
+    ]
+    for i, (name, box) in enumerate(zip(names, one.boxes, strict=True)):
+        lines += ["  <object>", f"    <name>{escape(name)}</name>"]
+        pose = as_text(one.extras["view"][i]) if "view" in one.extras else ""
+        if pose and not _NO_XML.search(pose):
+            lines.append(f"    <pose>{escape(pose)}</pose>")
+        for flag in ("difficult", "truncated", "occluded"):
+            if flag in one.extras:
+                lines.append(f"    <{flag}>{int(bool(one.extras[flag][i]))}</{flag}>")
+        sides = zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True)
+        lines.append(
+            "    <bndbox>" + "".join(f"<{side}>{value:.15g}</{side}>" for side, value in sides) + "</bndbox>"
+        )
+        lines.append("  </object>")
+    return "\n".join([*lines, "</annotation>", ""])
+
+
+class _Later:
+    """Bytes that are written behind others of which nobody knows yet how many there are."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOLED_BYTES)  # noqa: SIM115
+
+    def __enter__(self) -> _Later:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self._file.close()
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._file.write(data)
+        except OSError as failure:
+            raise write_error(os.path.join(tempfile.gettempdir(), "…"), failure) from failure
+
+    def pieces(self) -> Iterator[bytes]:
+        try:
+            self._file.seek(0)
+            while piece := self._file.read(1 << 20):
+                yield piece
+        except OSError as failure:
+            raise write_error(os.path.join(tempfile.gettempdir(), "…"), failure) from failure

@@ -1,0 +1,277 @@
+"""What transforms have to learn before rows are written: one pass over the source for each that learns."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from rekord.conversion.encode_rows import BadRows, Encoding
+from rekord.conversion.engines.local import Workers
+from rekord.conversion.plan import CutRule, Job
+from rekord.conversion.splits import SPLIT, SplitRule, own_split, row_hashes, text_hash, value_to_split_by
+from rekord.errors import RekordError, error
+from rekord.layouts.base import Layout, Remark
+from rekord.location import Location
+from rekord.sources.base import PART_BYTES, Chunk, Part, Row, Source, is_parted
+from rekord.transforms.base import Bound, Learning, Lesson, Transform
+from rekord.transforms.chain import Chain
+
+_LINE_SECONDS = 10.0
+_BLOCK_ROWS = 1024
+_LEAST_PART_BYTES = 1 << 20
+
+
+def learned(
+    chain: Chain,
+    source: Source,
+    layout: Layout,
+    *,
+    asked: Asked,
+    workers: int,
+    source_bytes: int,
+    aloud: bool,
+) -> Chain:
+    """The chain with everything learned. Rows that do not fit are passed over: the conversion will judge them."""
+    steps: list[Transform] = []
+    for step in chain.steps:
+        if isinstance(step, Learning):
+            job = asked.job(source, layout)
+            before = Chain(tuple(steps)).bind(layout.schema) if steps else None
+            task = _Task(job, before, step, _taught(step, job))
+            lesson = _taken(task, workers, source_bytes, _Voice(task, aloud=aloud))
+            step = lesson.learned()
+        steps.append(step)
+    return Chain(tuple(steps))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a conversion is asked for that decides which rows there are, and which of them are for training."""
+
+    function: Any
+    select: tuple[str, ...] | None
+    splits: SplitRule
+    key: str | None
+    seed: int
+
+    def job(self, source: Source, layout: Layout) -> Job:
+        return Job(
+            source=source,
+            layout=layout,
+            splits=self.splits,
+            cut=CutRule(),
+            template="",
+            function=self.function,
+            key=self.key,
+            select=self.select,
+            seed=self.seed,
+            verify="headers",
+            on_bad_row="reject",
+        )
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One lesson: the rows, what is done to them before, and who learns from which of them."""
+
+    job: Job
+    before: Bound | None  # the transforms that come first
+    step: Learning
+    taught: int | None  # the split that is learned from; None: all rows
+
+    def begin(self) -> Lesson:
+        return self.step.begin(self.job.layout.schema if self.before is None else self.before.schema)
+
+    def row(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """A row as the step will see it. What comes first is left out where it has to do with other columns."""
+        before, column = self.before, getattr(self.step, "column", None)
+        row = dict(values)
+        if before is None or (before.touches is not None and column and column not in before.touches):
+            return row
+        return before.apply(row)
+
+
+def _taught(step: Learning, job: Job) -> int | None:
+    """The split for training, unless all rows are asked for, or nobody can tell before all are counted."""
+    rule = job.splits
+    if getattr(step, "learn_from", "train") == "all" or len(rule.names) == 1 or rule.stratify is not None:
+        return None
+    return rule.names.index("train") if "train" in rule.names else 0
+
+
+def _taken(task: _Task, workers: int, source_bytes: int, voice: _Voice) -> Lesson:
+    source: Any = task.job.source
+    if not is_parted(source):
+        _refuse_once(source, task.step)
+    total = task.begin()
+    voice.begin()
+    if not is_parted(source):
+        passed = _see(task, source.rows(), total)
+        voice.end(total, passed)
+        return total
+    part_bytes = min(PART_BYTES, max(_LEAST_PART_BYTES, source_bytes // (4 * workers)))
+    packed = b"" if workers == 1 else _packed(task)
+    calls = [(i, (packed, part)) for i, part in enumerate(source.parts(part_bytes))]
+    passed = 0
+
+    def inline(_packed: bytes, part: Part) -> tuple[Lesson, int]:
+        lesson = task.begin()
+        return lesson, _see(task, source.read(part), lesson)
+
+    with Workers(workers) as pool:
+        results = pool.run(see_elsewhere, inline, calls, patient=task.job.function is None)
+        for done, (_, result) in enumerate(results, 1):
+            if isinstance(result, Exception):
+                raise result
+            total.merge(result[0])
+            passed += result[1]
+            voice.go_on(done, len(calls))
+    voice.end(total, passed)
+    return total
+
+
+def see_elsewhere(packed: bytes, part: Part) -> tuple[Lesson, int]:
+    """What a part of the source teaches, in another process."""
+    task = _unpacked(packed)
+    source: Any = task.job.source
+    lesson = task.begin()
+    return lesson, _see(task, source.read(part), lesson)
+
+
+@lru_cache(maxsize=1)
+def _unpacked(packed: bytes) -> _Task:
+    task: _Task = cloudpickle.loads(packed)
+    return task
+
+
+def _packed(task: _Task) -> bytes:
+    try:
+        packed: bytes = cloudpickle.dumps(task)
+    except Exception as failure:
+        raise error(
+            "U605",
+            "the source, the layout, the map function or a transform cannot be sent to other processes",
+            expected="objects that can be pickled",
+            found=f"{type(failure).__name__}: {failure}"[:60],
+            do="workers=1, or make what they hold (files, locks, connections) where it is used",
+        ) from failure
+    return packed
+
+
+def _refuse_once(source: Any, step: Learning) -> None:
+    inner = getattr(source, "source", source)
+    if getattr(inner, "_once", False):
+        raise error(
+            "U693",
+            f"`{step.name}` has to see all rows first, and these can be read only once",
+            expected="rows that can be read twice: files, a list, an object whose iter() begins anew",
+            found="an iterator",
+            do="give a list, or what is to be learned: vocabulary=, or mean= and std=",
+        )
+
+
+def _see(task: _Task, chunks: Iterable[Chunk], lesson: Lesson) -> int:
+    """Let a lesson see rows; how many of them did not fit."""
+    seeing = _Seeing(task, lesson)
+    for _ in seeing.pieces(chunks):
+        pass  # nothing is encoded
+    return seeing.passed.count
+
+
+class _Passed(BadRows):
+    """Bad rows are counted, and nothing is said."""
+
+    def __init__(self) -> None:
+        super().__init__("reject")
+        self.count = 0
+
+    def refuse(self, failure: RekordError, place: Location) -> None:
+        self.count += 1
+
+    def remark(self, remark: Remark, place: Location) -> None:
+        pass
+
+
+class _Seeing(Encoding):
+    """Rows as they are encoded, up to where they would be: there a lesson sees them."""
+
+    def __init__(self, task: _Task, lesson: Lesson) -> None:
+        self.passed = _Passed()
+        super().__init__(task.job, self.passed)
+        self._columns_as_rows = True
+        self._task = task
+        self._lesson = lesson
+        self._splits_of = lru_cache(maxsize=64)(self._splits_of_block)
+
+    def _append(self, row: Row, copy: int, values: Mapping[str, Any]) -> None:
+        job = self._task.job
+        if self._task.taught is not None and self._split(row, values) != self._task.taught:
+            return
+        if job.splits.from_source and SPLIT not in job.schema:
+            values = {name: value for name, value in values.items() if name != SPLIT}
+        if job.select is not None:
+            values = {name: values[name] for name in job.select if name in values}
+        if job.layout.looks:
+            values = job.layout.derive(values, job.verify).values
+        self._lesson.see(self._task.row(values))
+
+    def _split(self, row: Row, values: Mapping[str, Any]) -> int:
+        """The number of a row's split, as the conversion will find it."""
+        job, rule = self._task.job, self._task.job.splits
+        if rule.from_source:
+            return rule.names.index(own_split(values, rule.names))
+        group = rule.by or job.key
+        if group:
+            hashed = text_hash(job.seed, "split", value_to_split_by(values, group))
+            return int(rule.of_hashes(np.array([hashed], np.uint64))[0])
+        block, place = divmod(row.position, _BLOCK_ROWS)
+        return self._splits_of(row.path, block)[place]
+
+    def _splits_of_block(self, path: str, block: int) -> list[int]:
+        """The splits of the rows of a file in some places that lie together."""
+        job = self._task.job
+        base = text_hash(job.seed, "split", path.encode("utf-8", "surrogateescape"))
+        positions = np.arange(block * _BLOCK_ROWS, (block + 1) * _BLOCK_ROWS, dtype=np.int64)
+        hashes = row_hashes(np.full(_BLOCK_ROWS, base, np.uint64), positions, None)
+        splits: list[int] = job.splits.of_hashes(hashes).tolist()
+        return splits
+
+
+class _Voice:
+    """Says on stderr what is learned, where somebody wants to know."""
+
+    def __init__(self, task: _Task, *, aloud: bool) -> None:
+        self._aloud = aloud
+        self._task = task
+        self._said_at = time.monotonic()
+
+    def begin(self) -> None:
+        rule, step = self._task.job.splits, self._task.step
+        rows = "all rows"
+        if self._task.taught is not None:
+            rows = f"the split {rule.names[self._task.taught]}"
+        elif rule.stratify is not None and getattr(step, "learn_from", "all") == "train":
+            rows = "all rows, since stratified splits are known only when all rows are counted"
+        self._say(f"learning {step.name} of {getattr(step, 'column', 'rows')} from {rows}")
+
+    def go_on(self, done: int, parts: int) -> None:
+        if time.monotonic() - self._said_at >= _LINE_SECONDS:
+            self._say(f"learning: {done:,} of {parts:,} parts")
+
+    def end(self, lesson: Any, passed: int) -> None:
+        told = f"learned: {lesson.told()}" if hasattr(lesson, "told") else "learned"
+        self._say(told + (f", {passed:,} rows passed over" if passed else ""))
+
+    def _say(self, line: str) -> None:
+        self._said_at = time.monotonic()
+        if self._aloud and sys.stderr is not None:
+            with suppress(Exception):  # whoever listens may be gone, and learning goes on
+                print("".join([one if one.isprintable() else "\ufffd" for one in line]), file=sys.stderr)

@@ -1,0 +1,144 @@
+"""What a person gave, as a source; and the layout that fits it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from rekord.dataset.manifest import manifest_path
+from rekord.errors import RekordError, error
+from rekord.layouts.base import Layout, Plain
+from rekord.layouts.classification import classification
+from rekord.layouts.deeplab import deeplab
+from rekord.layouts.detection import detection
+from rekord.schema import Schema
+from rekord.schema.messages import near_miss, shown
+from rekord.sources.base import Facts, Source
+from rekord.sources.frameworks import framework_of, huggingface
+from rekord.sources.records import Records
+from rekord.sources.rows import rows as rows_source
+
+LAYOUTS = ("auto", "classification", "deeplab", "detection", "table", "text")
+
+
+class MaskOptions(NamedTuple):
+    """What a person says of masks, in place of what the source knows; None where nothing is said."""
+
+    classes: int | None = None
+    ignore: int | Literal["as the source"] | None = "as the source"
+    colours: Mapping[tuple[int, int, int], int] | None = None
+
+
+NOTHING_SAID = MaskOptions()
+
+
+def as_source(
+    rows: Any,
+    *,
+    names: Sequence[str] | None = None,
+    layout: str | None = None,
+    schema: Schema | None = None,
+) -> Source:
+    """The source that an object is, or that is made of it.
+
+    `layout` decides where a path can be several sources, `schema` says how record files are read.
+    """
+    if hasattr(rows, "facts") and (hasattr(rows, "parts") or hasattr(rows, "rows")):
+        return with_schema(rows, schema)
+    if isinstance(rows, (str, os.PathLike)):
+        from rekord.sources.detect import detect
+
+        return with_schema(detect(rows, layout=layout), schema, os.fspath(rows))
+    framework = framework_of(rows)
+    if framework is not None:
+        named = names is not None and framework is not huggingface  # whose columns have names already
+        return framework(rows, names=names) if named else framework(rows)  # type: ignore[no-any-return]
+    module = type(rows).__module__.split(".")[0]
+    if module == "pyarrow":
+        from rekord.sources.arrow import arrow
+
+        return arrow(rows)
+    if module in ("pandas", "polars") and hasattr(rows, "columns"):
+        from rekord.sources.arrays import pandas, polars
+
+        return pandas(rows) if module == "pandas" else polars(rows)
+    if isinstance(rows, Mapping):
+        from rekord.sources.arrays import columns
+
+        return columns(rows)
+    return rows_source(rows, names=names)
+
+
+def with_schema(source: Source, schema: Schema | None = None, path: str | None = None) -> Source:
+    """The source; where it is of records that nothing describes, with a schema: the one given, or inferred."""
+    if not isinstance(source, Records) or source.schema is not None:
+        return source
+    from rekord.dataset.dataset import open as open_dataset
+    from rekord.sources.records import records
+
+    dataset = open_dataset(source.paths if path is None else path, schema)
+    splits = {file: name for name in dataset.splits for file in dataset[name].paths}
+    known = None if set(splits.values()) == {"all"} else splits
+    # An inferred schema claims to know every key, so that a record with another one is a bad row.
+    declared = schema is not None or (path is not None and os.path.isfile(manifest_path(path)))
+    return records(list(splits), dataset.schema, splits=known, strict=not declared)
+
+
+def layout_for(source: Source, facts: Facts, name: str | None, masks: MaskOptions = NOTHING_SAID) -> Layout:
+    """The layout of this name, or the one that fits the source, with what the source knows of classes."""
+    if name is not None and name not in LAYOUTS:
+        near = near_miss(name, LAYOUTS)
+        raise error(
+            "U605",
+            f"`layout` cannot be {shown(name)}",
+            expected="one of " + ", ".join(LAYOUTS),
+            found=shown(name),
+            do=f"did you mean {near!r}?" if near else 'layout="auto"',
+        )
+    wanted = facts.layout if name in (None, "auto") else name
+    if wanted in ("table", "text"):
+        return Plain(_schema_of(source, facts))
+    if wanted != facts.layout:
+        raise _unfit(source, facts, str(wanted))
+    classes = facts.classes
+    if wanted == "classification":
+        return classification(classes=classes, optional_labels=bool(facts.extra.get("optional_labels")))
+    if wanted == "deeplab":
+        colours = facts.extra.get("colours") if masks.colours is None else masks.colours
+        return deeplab(
+            classes=masks.classes or facts.extra.get("classes") or (len(classes) if classes else 21),
+            ignore=facts.extra.get("ignore", 255) if masks.ignore == "as the source" else masks.ignore,
+            colours=colours,
+            optional_masks=bool(facts.extra.get("optional_masks")),
+        )
+    return detection(
+        classes=_by_id(facts),
+        has=tuple(facts.extra.get("has", ())),
+        masks=bool(facts.extra.get("masks")),
+    )
+
+
+def _by_id(facts: Facts) -> dict[int, str]:
+    names = facts.classes or ()
+    ids = facts.class_ids or range(1, len(names) + 1)
+    return dict(zip(ids, names, strict=True))
+
+
+def _schema_of(source: Any, facts: Facts) -> Any:
+    if facts.schema is not None:
+        return facts.schema
+    inner = getattr(source, "source", source)
+    if hasattr(inner, "peeked"):
+        return inner.peeked()
+    raise _unfit(source, facts, "table")
+
+
+def _unfit(source: Any, facts: Facts, wanted: str) -> RekordError:
+    return error(
+        "U620",
+        f"a source of the kind {source.kind} has no rows for the layout {wanted!r}",
+        expected=f"a source that fits it; this one fits {facts.layout!r}",
+        found=source.kind,
+        do="leave layout= out, or choose another source of rk.sources",
+    )

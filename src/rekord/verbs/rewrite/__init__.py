@@ -1,0 +1,1 @@
+"""`rk.rewrite`: copies and changes of datasets."""

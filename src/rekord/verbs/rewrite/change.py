@@ -1,0 +1,602 @@
+"""What becomes of the columns of records, and the records as rows that are changed on their way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from rekord import _core
+from rekord.codec.columns import Optional, Ragged, Strings
+from rekord.codec.decode import assemble, decode, new_batch, row_error
+from rekord.codec.plan import CodecPlan, compile_plan
+from rekord.dataset.order import Ids
+from rekord.dataset.read import explain, open_slabs
+from rekord.errors import RekordError, error
+from rekord.faults import frame_error
+from rekord.framing.frames import Segment
+from rekord.layouts.base import Derived, Verify
+from rekord.location import Location
+from rekord.schema import Bytes, Feature, Float32, Int64, Label, Mask, Schema, Tensor, Text
+from rekord.schema.base import ABSENT, FLOATS, INTEGERS, dtype_name
+from rekord.schema.messages import near_miss, shown
+from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, Row, SourceFile
+from rekord.sources.image_folder import groups, printable
+from rekord.storage.router import ANYWHERE
+from rekord.transforms.numeric import cast as cast_transform
+
+_ALIASES = {"int": "int64", "float": "float32", "str": "text", "string": "text"}
+_NUMBERS = (Int64, Float32, Label, Tensor)
+_TEXTS = (Text, Bytes)
+_CASTABLE = {*INTEGERS, *FLOATS, "float64", "text", "bytes"}
+
+
+@dataclass(frozen=True)
+class ColumnChange:
+    """One column of the records, and what it becomes."""
+
+    old: str
+    new: str
+    read: Feature
+    made: Feature
+    cast: bool = False  # records may hold another kind than is declared, and all become `made`
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of all columns."""
+
+    before: Schema
+    columns: tuple[ColumnChange, ...]
+    schema: Schema  # of what is made
+    lossy: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return tuple([one.old for one in self.columns])
+
+    @property
+    def cast(self) -> tuple[ColumnChange, ...]:
+        """The columns that are cast."""
+        return tuple([one for one in self.columns if one.cast])
+
+    def reading(self, kinds: Mapping[str, str]) -> Schema:
+        """The schema that records are read by, where the columns that are cast are of these kinds."""
+        read = {one.old: _of_kind(one.read, kinds.get(one.old)) for one in self.columns}
+        return _rebuilt(self.before, {name: read.get(name, one) for name, one in self.before.items()})
+
+    def applied(self, columns: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
+        """Columns that were read by `reading(kinds)`, as they are to be stored."""
+        made: dict[str, Any] = {}
+        for one in self.columns:
+            column = columns[one.old]
+            if one.cast:
+                read = _of_kind(one.read, kinds.get(one.old))
+                column = cast_column(column, one.old, read, one.made, lossy=self.lossy)
+            made[one.new] = column
+        return made
+
+    def options(self) -> dict[str, Any]:
+        """As the manifest holds it; the schema that is made stands there too."""
+        return {
+            "renamed": {one.old: one.new for one in self.columns if one.old != one.new},
+            "kept": list(self.names),
+            "cast": [one.old for one in self.cast],
+            "before": self.before.to_dict(evidence=False),
+            "lossy": self.lossy,
+        }
+
+
+def change_of(
+    before: Schema,
+    *,
+    schema: Schema | None,
+    cast: Mapping[str, Any] | None,
+    rename: Mapping[str, str] | None,
+    drop: Sequence[str] | None,
+    keep: Sequence[str] | None,
+    fill: Mapping[str, Any] | None,
+    lossy: bool,
+) -> Change:
+    """What was asked for, of records of the schema `before`. Names are those of its columns, or of their keys."""
+    casts, renames = _mapping("cast", cast, before), _mapping("rename", rename, before)
+    fills = _mapping("fill", fill, before)
+    kept = _kept(before, _names("drop", drop, before), None if keep is None else _names("keep", keep, before))
+    if schema is not None:
+        if kept != list(before) or renames:
+            raise _refused("schema", "`schema` says all columns", "leave drop=, keep= and rename= out")
+        kept, casts = _as_schema(before, schema, casts, fills)
+    for what, names in (("cast", casts), ("rename", renames), ("fill", fills)):
+        for name in names:
+            before[name]  # one that is not there names its near misses
+            if name not in kept:
+                raise _refused(what, f"`{name[:60]}` is left out", f"leave it out of {what}=, or keep it")
+    columns = []
+    for name in kept:
+        read = made = before[name]
+        if name in casts:
+            made = _cast_feature(name, read, casts[name])
+        if name in fills:
+            read = replace(read, optional=True, default=ABSENT)
+            made = replace(made, optional=False, default=_whole_value(made, fills[name]))
+        new = renames.get(name, name)
+        columns.append(ColumnChange(name, new, read, made, cast=name in casts))
+    _check_names(columns)
+    made_by_old = {one.old: one for one in columns}
+    for i, one in enumerate(columns):
+        if isinstance(one.made, Mask) and one.made.of in made_by_old:
+            columns[i] = replace(one, made=replace(one.made, of=made_by_old[one.made.of].new))
+    steps = {one.new for one in columns if one.old in before.steps}
+    after = schema or _rebuilt(before, {one.new: one.made for one in columns}, steps)
+    return Change(before, tuple(columns), after, lossy=bool(lossy))
+
+
+def cast_column(column: Any, name: str, read: Feature, made: Feature, *, lossy: bool) -> Any:
+    """A column of one feature as values for another."""
+    if isinstance(read, _TEXTS) and isinstance(made, (*_TEXTS, Label)):
+        return _texts(column, lossy=lossy) if isinstance(made, (Text, Label)) else column
+    if not isinstance(read, (*_NUMBERS, *_TEXTS)) or not isinstance(made, (*_NUMBERS, *_TEXTS)):
+        return column  # what does not fit is said by the encoder
+    dtype = _dtype_of(made)
+    if dtype == _dtype_of(read) or not {dtype, _dtype_of(read)} <= _CASTABLE:
+        return column
+    if isinstance(read, _NUMBERS) and isinstance(made, _NUMBERS):
+        apply = _cast(name, dtype, lossy=lossy).bind(Schema({name: _flat(read)})).apply
+        return _mapped(column, lambda values: apply({name: values})[name])
+    apply = _cast(name, dtype, lossy=lossy).bind(Schema({name: read})).apply
+    return [apply({name: column[row]})[name] for row in range(len(column))]
+
+
+def _dtype_of(feature: Feature) -> str:
+    """What a column of numbers or texts holds, as casts name it."""
+    named: dict[type[Feature], str] = {Label: "int64", Text: "text", Bytes: "bytes"}
+    return named.get(type(feature)) or dtype_name_of(feature) or ""
+
+
+def _flat(feature: Feature) -> Feature:
+    """All values of a column of numbers as one list."""
+    if isinstance(feature, Label):
+        return Int64((None,))
+    if isinstance(feature, Tensor):
+        return Tensor(feature.dtype, (None,))
+    made = Int64 if isinstance(feature, Int64) else Float32
+    return made((None,), dtype=dtype_name_of(feature))
+
+
+def _cast(name: str, dtype: str, *, lossy: bool) -> Any:
+    return cast_transform(name, dtype, lossy=lossy)
+
+
+def _mapped(column: Any, function: Any) -> Any:
+    """A column of numbers with a function of all its values applied, in whatever form it is."""
+    if isinstance(column, Ragged):
+        return Ragged(_mapped(column.values, function), column.offsets, valid=column.valid)
+    if isinstance(column, Optional):
+        present = column.values[column.valid]
+        made = _mapped(present, function)
+        values = np.zeros(column.values.shape, made.dtype)
+        values[column.valid] = made
+        return Optional(values, column.valid)
+    return function(column.reshape(-1)).reshape(column.shape)
+
+
+def _texts(column: Any, *, lossy: bool) -> Any:
+    """Byte strings as texts, where they are; the encoder judges them."""
+    if isinstance(column, Strings) and column.text:
+        return column
+    return [_as_text(value, lossy=lossy) for value in column.tolist()]
+
+
+def _as_text(value: Any, *, lossy: bool) -> Any:
+    if isinstance(value, list):
+        return [_as_text(one, lossy=lossy) for one in value]
+    try:
+        return value.decode("utf-8", "replace" if lossy else "strict") if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return value
+
+
+def _of_kind(feature: Feature, kind: str | None) -> Feature:
+    """A feature as it is read where its key holds lists of another kind than it declares."""
+    if kind is None or kind == feature.kind:
+        return feature
+    made: Any = {"int64": Int64, "float": Float32, "bytes": Bytes}[kind]
+    read: Feature = made(feature.shape, key=feature.key, optional=feature.optional)
+    return read
+
+
+def _cast_feature(name: str, feature: Feature, wanted: Any) -> Feature:
+    if isinstance(wanted, Feature):
+        return wanted
+    if not isinstance(wanted, str):
+        raise _refused(
+            "cast", f"{shown(wanted)} is no type", f'cast={{"{name[:40]}": "int64"}}', feature=name
+        )
+    dtype = _ALIASES.get(wanted, wanted)
+    if isinstance(feature, Label) and dtype == "int64":
+        return feature  # which is stored as that
+    made: Feature = _cast(name, dtype, lossy=True).bind(Schema({name: feature})).schema[name]
+    same = type(made) is type(feature) and dtype_name_of(made) == dtype_name_of(feature)
+    return feature if same else made
+
+
+def dtype_name_of(feature: Feature) -> str | None:
+    """The name of a feature's dtype, where it has one."""
+    dtype = getattr(feature, "dtype", None)
+    return None if dtype is None else dtype_name(dtype)
+
+
+def _as_schema(
+    before: Schema, schema: Schema, casts: Mapping[str, Any], fills: Mapping[str, Any]
+) -> tuple[list[str], dict[str, Any]]:
+    """The columns that a schema keeps of another, and what each of them is cast to."""
+    if casts or fills:
+        raise _refused("schema", "`schema` says what columns are", "leave cast= and fill= out")
+    if not isinstance(schema, Schema):
+        raise _refused("schema", f"{shown(schema)} is no schema", "rk.Schema({…}), or rk.Schema.load(path)")
+    if schema.kind != before.kind:
+        raise _refused("schema", "records would become those of another kind", "a schema of the same kind")
+    for name, feature in schema.items():
+        if name not in before and not feature.optional and feature.default is ABSENT:
+            near = near_miss(name, list(before))
+            raise error(
+                "U698",
+                f"`schema` cannot be used: there is no column `{name[:60]}` to make it of",
+                location=Location(feature=name),
+                expected="columns of the records, or optional ones, or some with a default",
+                found=f"a required column `{name[:60]}`",
+                do=f"did you mean `{near}`?" if near else "declare it optional=True, or with a default",
+            )
+    return [name for name in before if name in schema], {
+        name: schema[name] for name in before if name in schema and schema[name] != before[name]
+    }
+
+
+def _kept(before: Schema, drop: list[str], keep: list[str] | None) -> list[str]:
+    for name in [*drop, *(keep or ())]:
+        before[name]
+    if drop and keep is not None:
+        raise _refused("drop", "columns are either dropped or kept", "leave drop= or keep= out")
+    kept = [name for name in before if name not in drop and (keep is None or name in keep)]
+    if not kept:
+        raise _refused("drop", "no column is left", "keep at least one column")
+    return kept
+
+
+def _check_names(columns: Sequence[ColumnChange]) -> None:
+    seen: dict[str, str] = {}
+    for one in columns:
+        if not isinstance(one.new, str) or not one.new:
+            raise _refused("rename", f"{shown(one.new)} is no name", f"--rename {one.old[:40]}=other")
+        if one.new in seen:
+            raise _refused(
+                "rename",
+                f"`{seen[one.new][:60]}` and `{one.old[:60]}` would both be `{one.new[:60]}`",
+                "choose another name, or drop one of them",
+                feature=one.old,
+            )
+        seen[one.new] = one.old
+
+
+def _whole_value(feature: Feature, value: Any) -> Any:
+    """A value for a hole: one number for all of a fixed shape, too."""
+    shape = feature.shape
+    scalar = not isinstance(value, (list, tuple, np.ndarray))
+    if not shape or not scalar or None in shape:
+        return value
+    filled: Any = value
+    for size in reversed(shape):
+        filled = [filled] * (size or 0)
+    return filled
+
+
+def _rebuilt(before: Schema, features: Mapping[str, Feature], steps: set[str] | None = None) -> Schema:
+    """A schema of the same kind as another."""
+    if not before.is_sequence:
+        return Schema(dict(features))
+    inside = set(before.steps) if steps is None else steps
+    return Schema(
+        context={name: one for name, one in features.items() if name not in inside},
+        steps={name: one for name, one in features.items() if name in inside},
+    )
+
+
+def _column(name: str, before: Schema) -> str:
+    """The column that a name stands for: its own, or that of the key which it is stored under."""
+    stored = [column for column, feature in before.items() if feature.record_keys(column) == (name,)]
+    return stored[0] if name not in before and len(stored) == 1 else name
+
+
+def _mapping(name: str, given: Any, before: Schema) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(column, str) for column in given):
+        raise _refused(name, f"{shown(given)} names no columns", f'{name}={{"column": …}}')
+    return {_column(column, before): value for column, value in given.items()}
+
+
+def _names(name: str, given: Any, before: Schema) -> list[str]:
+    if given is None:
+        return []
+    if isinstance(given, (str, bytes)) or not all(isinstance(column, str) for column in given):
+        raise _refused(name, f"{shown(given)} is no list of columns", f'{name}=["column"]')
+    return [_column(column, before) for column in given]
+
+
+def _refused(name: str, why: str, do: str, *, feature: str | None = None) -> RekordError:
+    return error(
+        "U698",
+        f"`{name}` cannot be used: {why}",
+        location=Location(feature=feature),
+        expected="a change of columns that makes sense",
+        found=why,
+        do=do,
+    )
+
+
+_MOST_ROWS = 8192
+_IDLE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The layout of records that were stored before: their pictures were looked at then."""
+
+    schema: Schema
+
+    @property
+    def name(self) -> str:
+        return "plain"
+
+    @property
+    def looks(self) -> bool:
+        """Never."""
+        return False
+
+    def options(self) -> Mapping[str, Any]:
+        return {}
+
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
+        """The row as it is: only what transforms do comes behind it."""
+        return Derived(dict(row), ())
+
+
+@dataclass(frozen=True)
+class OldFile:
+    """A record file, its split, and which of its records are wanted: all, or these, in order."""
+
+    path: str
+    split: str
+    size_bytes: int
+    mtime_ns: int
+    chosen: Ids | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The source of records that are to be changed. A part is one file or several small ones."""
+
+    files: tuple[OldFile, ...]
+    change: Change
+    strict: bool  # whether a key that the schema lacks makes a record bad
+    splits: tuple[str, ...] | None  # None where all records go to one
+    told: Mapping[str, Any]  # what else decides the records, as the manifest holds it
+    rows: int | None = None
+
+    @property
+    def kind(self) -> str:
+        return "records"
+
+    @property
+    def root(self) -> str:
+        """None that all files are below: several datasets may be among them."""
+        return ""
+
+    def options(self) -> Mapping[str, Any]:
+        return {"change": self.change.options(), "strict": self.strict, **self.told}
+
+    def facts(self) -> Facts:
+        return Facts(
+            layout="table",
+            schema=self.change.schema,
+            rows=self.rows,
+            source_bytes=sum(file.size_bytes for file in self.files),
+            splits=self.splits,
+            files=tuple(
+                SourceFile(printable(os.path.basename(one.path)), one.size_bytes, one.mtime_ns)
+                for one in self.files
+            ),
+        )
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+        sized = ((i, file.size_bytes) for i, file in enumerate(self.files))
+        return [Part(numbers, cost) for numbers, cost in groups(sized, part_bytes)]
+
+    def read(self, part: Part) -> Iterator[Chunk]:
+        """The rows of a part; behind a damaged record nothing more is read of its file."""
+        for number in part.content:
+            file = self.files[number]
+            now = ANYWHERE.stat(file.path)
+            if (now.size_bytes, now.mtime_ns) != (file.size_bytes, file.mtime_ns):
+                raise _changed(file.path)
+            yield from _Reading(self, number).chunks()
+
+    def name_of(self, number: int) -> str:
+        """What rows of a file have for a path: files of two datasets may have one name."""
+        return f"{number:06d}/{printable(os.path.basename(self.files[number].path))}"
+
+    def place(self, where: Location) -> Location:
+        """The place of a row as its record: the file, and the number there."""
+        if (
+            where.record is not None
+            or where.row is None
+            or where.path is None
+            or not where.path[:6].isdigit()
+        ):
+            return replace(where, row=None)
+        file = self.files[int(where.path[:6])]
+        record = where.row if file.chosen is None else int(file.chosen[where.row])
+        return replace(where, path=printable(file.path), row=None, record=record)
+
+
+class _Reading:
+    """One file on its way. The kinds of the columns to be cast are those of the records before, until they differ."""
+
+    def __init__(self, source: Rewritten, number: int) -> None:
+        self._source = source
+        self._change = source.change
+        self._file = source.files[number]
+        self._name = source.name_of(number)
+        self._kinds: dict[str, str] = {}
+        self._plans: dict[tuple[tuple[str, str], ...], CodecPlan] = {}
+        self._pool = _core.Pool(_IDLE_BYTES)
+        self._done = 0  # rows that were given
+
+    def chunks(self) -> Iterator[Chunk]:
+        path = self._file.path
+        with open_slabs(path, self._pool, reuse=False) as reader:
+            while True:
+                try:
+                    segment = reader.next(_MOST_ROWS)
+                except RekordError as failure:
+                    failure.location = failure.location.within(
+                        path=path, record=reader.record, offset=reader.offset
+                    )
+                    yield Row(self._name, self._done, _explained(failure))
+                    return
+                if segment is None:
+                    return
+                for chunk in self._segment(segment):
+                    yield chunk
+                    if isinstance(chunk, Row) and isinstance(chunk.values, RekordError):
+                        return
+
+    def _segment(self, segment: Segment) -> Iterator[Chunk]:
+        if self._file.chosen is None:
+            batch = new_batch(self._plan(self._kinds), self._pool)
+            size = segment.end - segment.begin
+            consumed, _, frame, row = batch.feed(
+                segment.slab, segment.begin, segment.end, size, segment.frames
+            )
+            if frame is None and row is None and consumed == size:
+                try:
+                    yield self._columns(batch, segment.frames, self._kinds)
+                except RekordError:
+                    pass  # which record it is, is found out below
+                else:
+                    return
+        yield from self._one_by_one(segment)
+
+    def _columns(self, batch: Any, rows: int, kinds: Mapping[str, str]) -> Columns:
+        read = assemble(self._plan(kinds), batch.take(), rows)
+        made = self._change.applied(read, kinds)
+        if self._source.splits is not None:
+            made["split"] = [self._file.split] * rows
+        columns = Columns(self._name, self._done, made, rows)
+        self._done += rows
+        return columns
+
+    def _one_by_one(self, segment: Segment) -> Iterator[Chunk]:
+        """Records that do not all fit together: those that do follow each other in one chunk each."""
+        frames = bytearray(segment.slab.view()[segment.begin : segment.end])
+        extents, _, _, problem = _core.scan(frames, 0, len(frames), len(frames))
+        payloads = _core.payloads(frames, extents)
+        waiting: list[bytes] = []
+        kinds = self._kinds
+        offset = segment.offset
+        for i, payload in enumerate(payloads):
+            record = segment.first_record + i
+            if self._is_chosen(record):
+                here = self._kinds_of(payload, record, offset)
+                if isinstance(here, Row):
+                    yield from self._together(waiting, kinds)
+                    yield here
+                    return
+                if here != kinds:
+                    yield from self._together(waiting, kinds)
+                    waiting, kinds = [], here
+                waiting.append(payload)
+            offset += len(payload) + _core.FRAMING_BYTES
+        yield from self._together(waiting, kinds)
+        self._kinds = kinds
+        if problem is not None:
+            record = segment.first_record + len(payloads)
+            failure = frame_error(problem, record=record, offset=offset)
+            failure.location = failure.location.within(path=self._file.path)
+            yield Row(self._name, self._done, _explained(failure))
+
+    def _kinds_of(self, payload: bytes, record: int, offset: int) -> dict[str, str] | Row:
+        """The kinds that a record has of the columns to be cast; a bad row where it cannot be read or changed."""
+        try:
+            kinds = dict(self._kinds)
+            if self._change.cast:
+                found = decode(payload, kind="sequence" if self._change.before.is_sequence else None)
+                context = getattr(found, "context", found)
+                for one in self._change.cast:
+                    kind = _kind(context.get(one.read.key or one.old))
+                    if kind is not None:
+                        kinds[one.old] = kind
+            batch = new_batch(self._plan(kinds), self._pool)
+            refusal = batch.add(payload)
+            if refusal is not None:
+                raise row_error(self._plan(kinds), *refusal, payload)
+            self._change.applied(assemble(self._plan(kinds), batch.take(), 1), kinds)
+        except RekordError as failure:
+            where = replace(failure.location, row=None)
+            failure.location = where.within(path=self._file.path, record=record, offset=offset)
+            failure.do = (
+                None if failure.do is None else failure.do.replace("lossy=True", "--lossy (lossy=True)")
+            )
+            return Row(self._name, self._done, failure)
+        return kinds
+
+    def _together(self, payloads: list[bytes], kinds: Mapping[str, str]) -> Iterator[Chunk]:
+        if payloads:
+            batch = new_batch(self._plan(kinds), self._pool)
+            for payload in payloads:
+                batch.add(payload)
+            yield self._columns(batch, len(payloads), kinds)
+
+    def _is_chosen(self, record: int) -> bool:
+        chosen = self._file.chosen
+        if chosen is None:
+            return True
+        at = int(np.searchsorted(chosen, record))
+        return at < len(chosen) and int(chosen[at]) == record
+
+    def _plan(self, kinds: Mapping[str, str]) -> CodecPlan:
+        key = tuple(sorted(kinds.items()))
+        if key not in self._plans:
+            schema = self._change.reading(kinds)
+            self._plans[key] = compile_plan(schema, self._change.names, strict=self._source.strict)
+        return self._plans[key]
+
+
+def _kind(values: Any) -> str | None:
+    """The kind of a list of a record, as `decode` gives it; None where there is none."""
+    if values is None or not len(values):
+        return None
+    if isinstance(values, list):
+        return "bytes"
+    return "int64" if values.dtype.kind == "i" else "float"
+
+
+def _explained(failure: RekordError) -> RekordError:
+    try:
+        return explain(failure)
+    except RekordError:
+        return failure
+
+
+def _changed(path: str) -> RekordError:
+    return error(
+        "X548",
+        location=Location(path=path),
+        expected="the file as it was when this began",
+        found="another one",
+        do="run it again when nobody writes to it any more",
+    )

@@ -1,0 +1,524 @@
+"""`rk.rewrite`: a dataset as another one, with its records copied as they are, or changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from rekord.conversion.commit import Companions
+from rekord.conversion.copy_records import Records, cut_records
+from rekord.conversion.derive import Copied, NewSplit, Remake
+from rekord.conversion.driver import Conversion, Outcome
+from rekord.conversion.plan import CutRule
+from rekord.dataset.combine import concat, joined_schema, joined_shards
+from rekord.dataset.dataset import Dataset
+from rekord.dataset.dataset import open as open_dataset
+from rekord.dataset.infer import LazySchema, infer
+from rekord.dataset.manifest import Manifest
+from rekord.dataset.order import Order, checked_seed
+from rekord.dataset.samplers import FileOrder, Selected, Selection, Whole, all_numbers, digest_of, selected
+from rekord.dataset.shard_index import compression_of
+from rekord.dataset.split import Split
+from rekord.errors import RekordError, error
+from rekord.framing.deflate import checked_compression
+from rekord.layouts.tfds import check_tfds
+from rekord.location import Location
+from rekord.schema import Feature, RecordKind, Schema
+from rekord.storage.local import PathLike
+from rekord.storage.router import ANYWHERE
+from rekord.transforms.chain import as_chain
+from rekord.verbs.derive_common import (
+    Old,
+    RemadeCompanions,
+    as_outcome,
+    check_apart,
+    damage_told,
+    joined_digest,
+    opened,
+    other_companions,
+    remake_plan,
+    run_remake,
+)
+from rekord.verbs.rewrite.change import Change, OldFile, Rewritten, Stored, change_of
+from rekord.verbs.write import (
+    TFDS_VERSION,
+    byte_count,
+    check_one_of,
+    checked_out,
+    checked_whole,
+    index_columns,
+    prepare,
+    run,
+    run_aloud,
+    shard_template,
+    tfds_name,
+    worker_count,
+)
+from rekord.version import VERSION
+
+if TYPE_CHECKING:
+    from rekord.transforms.base import Transform
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The arguments of `rk.rewrite`."""
+
+    kind: RecordKind | None = None
+    schema: Schema | None = None
+    cast: Mapping[str, Any] | None = None
+    rename: Mapping[str, str] | None = None
+    drop: Sequence[str] | None = None
+    keep: Sequence[str] | None = None
+    fill: Mapping[str, Any] | None = None
+    where: str | None = None
+    transforms: Any = ()
+    index: Sequence[str] = ()
+    shard_size: str | int = "128MB"
+    shards: int | None = None
+    compression: str | None = None
+    shuffle: bool = False
+    seed: int = 0
+    lossy: bool = False
+    format: str | None = None
+    workers: int | None = None
+    fresh: bool = False
+
+
+_REWRITE: Mapping[str, Any] = MappingProxyType({"verb": "rewrite"})
+
+
+def copying(
+    olds: Sequence[Old],
+    splits: Mapping[str, Split],
+    wanted: Mapping[str, Selection | None],
+    out: str,
+    schema: Schema,
+    cut: CutRule,
+    asked: Asked,
+    storage: Any,
+    told: Mapping[str, Any] = _REWRITE,
+) -> Remake:
+    """The dataset of these records as they are; `told` is what the manifest says of how they were chosen."""
+    old = as_one(olds, schema)
+    index_columns(schema, asked.index)  # refuses what is no column
+    index = tuple(dict.fromkeys([*asked.index, *old.index]))
+    compression = asked.compression or "none"
+    if asked.format == "tfds":
+        check_tfds(
+            schema,
+            tfds_name(out),
+            TFDS_VERSION,
+            tuple(splits),
+            None if compression == "none" else compression,
+        )
+    template = shard_template(out, compression, asked.format)
+    new: dict[str, NewSplit] = {}
+    framed_bytes = 0
+    with damage_told(olds):
+        for name, split in splits.items():
+            records = _ordered(split, wanted[name], asked)
+            stretches = cut_records(records, cut)
+            framed_bytes += _framed_bytes(records)
+            new[name] = NewSplit(
+                shards=[Copied(stretch) for stretch in stretches], template=template, compression=compression
+            )
+    options = {
+        **told,
+        "records": {name: digest_of(ids) for name, ids in wanted.items() if ids is not None},
+        "shard_bytes": None if cut.shards is not None else cut.shard_bytes,
+        "shards": cut.shards,
+        "template": template,
+        "compression": compression,
+        "shuffle": bool(asked.shuffle),
+        "seed": asked.seed,
+        "format": asked.format,
+    }
+    made = Remake(
+        out=out,
+        splits=new,
+        schema=schema,
+        index=index,
+        plan=remake_plan(str(told["verb"]), old, schema, index, options),
+        version=VERSION,
+        companions=RemadeCompanions(old, schema, out, tfds=asked.format == "tfds"),
+        parent=old.parent,
+        workers=worker_count(asked.workers),
+        fresh=bool(asked.fresh),
+        framed_bytes=framed_bytes,
+    )
+    return made if storage is None else replace(made, storage=storage)
+
+
+def as_one(olds: Sequence[Old], schema: Schema) -> Old:
+    """Several datasets as one: what they agree on is true of what is made of them."""
+    if len(olds) == 1:
+        return replace(olds[0], schema=schema)
+    same = all(other_companions(old) == other_companions(olds[0]) for old in olds)
+    first = olds[0].manifest
+    agreed = None
+    if first is not None and same and all(old.passed_on() == olds[0].passed_on() for old in olds):
+        agreed = first
+    parent = joined_digest(olds) if all(old.parent is not None for old in olds) else None
+    return replace(olds[0], schema=schema, manifest=agreed, digest=joined_digest(olds), parent=parent)
+
+
+def _ordered(split: Split, ids: Selection | None, asked: Asked) -> Records:
+    shards = split._shards
+    if ids is None and not asked.shuffle:
+        return Records(shards, FileOrder(shards))
+    size = len(shards) if ids is None else len(ids)
+    order = Order("exact" if asked.shuffle else "sequential", size, asked.seed)
+    return Records(shards, Whole(order) if ids is None else Selected(order, ids))
+
+
+def _framed_bytes(records: Records) -> int:
+    if records.recipe.is_file_order:
+        return sum(records.frames.end(shard) for shard in range(len(records.shards.paths)))
+    return sum(int(lengths.sum()) for _, lengths in records.pieces(0, len(records)))
+
+
+def chosen_compression(asked: str | None, paths: Sequence[str], format: str | None) -> str:
+    """The compression that was asked for, or the one that all of the files have; none where they differ.
+
+    TFDS reads no compressed files: for it there is none, unless asked for, which is refused.
+    """
+    if asked is not None:
+        return checked_compression(asked)
+    if format == "tfds":
+        return "none"
+    found = {compression_of(path) for path in paths}
+    return found.pop() if len(found) == 1 else "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """A rewrite that is ready to run, in one of its two ways."""
+
+    out: str
+    olds: Sequence[Old]
+    copy: Remake | None = None
+    conversion: Conversion | None = None
+    source: Rewritten | None = None
+
+    def run(self, *, progress: bool) -> Outcome:
+        """Make the dataset."""
+        if self.copy is not None:
+            return as_outcome(run_remake(self.copy, self.olds, progress=progress))
+        assert self.conversion is not None
+        assert self.source is not None
+        try:
+            with damage_told(self.olds):
+                return (run_aloud if progress else run)(self.conversion)
+        except RekordError as failure:
+            failure.location = self.source.place(failure.location)
+            raise
+
+
+def prepare_rewrite(given: Sequence[Any], out: Any, asked: Asked, *, storage: Any = None) -> Rewrite:
+    """Everything that can be refused before a record is written is refused here."""
+    place = checked_out(out)
+    check_one_of("format", asked.format, (None, "tfds"))
+    checked_seed("seed", asked.seed)
+    if not given:
+        raise error(
+            "U605", "`path` cannot be empty", expected="a dataset", found="none", do="rk.rewrite(path, out)"
+        )
+    cut = CutRule(
+        shard_bytes=byte_count(asked.shard_size, name="shard_size"),
+        shards=None if asked.shards is None else checked_whole("shards", asked.shards, least=1, most=99_999),
+    )
+    olds = [opened(one, kind=asked.kind) for one in given]
+    check_apart(place, olds)
+    splits = _joined(olds)
+    declared = all(split._schema.declared for split in splits.values())
+    before = found_schema(olds, splits, asked.schema if not declared else None)
+    change = change_of(
+        before,
+        schema=asked.schema,
+        cast=asked.cast,
+        rename=asked.rename,
+        drop=asked.drop,
+        keep=asked.keep,
+        fill=asked.fill,
+        lossy=asked.lossy,
+    )
+    # Who says which columns to keep wants no others, not even those that the schema does not name.
+    same = change.schema == before and asked.keep is None
+    stays = same and not change.cast and not as_chain(asked.transforms).steps
+    if before.kind == "bytes" and not stays:
+        raise error(
+            "U698",
+            "payloads that are taken as they are have no columns to change",
+            location=Location(path=olds[0].name),
+            expected="other shards, another compression, another order, or `where`",
+            found="a change of columns",
+            do="rk.write(rows, out), with rows made of the payloads that rk.records(path) gives",
+        )
+    unproven = not declared and asked.schema is not None
+    paths = [path for split in splits.values() for path in split.paths]
+    asked = replace(asked, compression=chosen_compression(asked.compression, paths, asked.format))
+    wanted = {name: _wanted(split, asked.where) for name, split in splits.items()}
+    if asked.where is not None and not any(ids is None or len(ids) for ids in wanted.values()):
+        raise error(
+            "X565",
+            location=Location(path=olds[0].name),
+            expected="at least one record of which the condition is true",
+            found=f"none of {sum(map(len, splits.values())):,}",
+            do='look at the values: rekord query IN "select … from records"',
+        )
+    if stays and not unproven:
+        copy = copying(olds, splits, wanted, place, before, cut, asked, storage)
+        return Rewrite(out=place, olds=olds, copy=copy)
+    source = _source(olds, splits, wanted, change, asked, strict=stays or not declared)
+    conversion = _conversion(olds, source, place, asked, storage)
+    return Rewrite(out=place, olds=olds, conversion=conversion, source=source)
+
+
+def _joined(olds: Sequence[Old]) -> dict[str, Split]:
+    """The splits of all, those of one name as one."""
+    parts: dict[str, list[Split]] = {}
+    for old in olds:
+        for name, split in old.splits.items():
+            parts.setdefault(name, []).append(split)
+    everything = [split for several in parts.values() for split in several]
+    if len(olds) > 1 and all(split._ids is None and not split._schema.declared for split in everything):
+        # What they hold is found out from all of them together.
+        schema = LazySchema([path for split in everything for path in split.paths], None, None)
+        return {
+            name: Split(name, joined_shards([split._shards for split in several]), schema)
+            for name, several in parts.items()
+        }
+    if len(olds) > 1:  # splits of other names must agree too: they become one dataset
+        joined_schema(everything)
+    return {name: concat(several) for name, several in parts.items()}
+
+
+def found_schema(olds: Sequence[Old], splits: Mapping[str, Split], given: Schema | None) -> Schema:
+    """What the records hold: declared, or else found out from all of them, since it is declared from now on."""
+    if given is not None:
+        return given
+    parts = [split for old in olds for split in old.splits.values()]
+    if any(split._schema.declared for split in parts):
+        return joined_schema(parts).get()
+    with damage_told(olds):
+        found = parts[0].schema
+        if found.kind != "bytes":  # of payloads that are copied as they are nothing more is to be known
+            found = infer([path for split in splits.values() for path in split.paths], kind=found.kind)
+    return Schema.from_dict(found.to_dict(evidence=False))
+
+
+def _wanted(split: Split, where: str | None) -> Selection | None:
+    """Which records of a split's shards are wanted; None where that is all of them."""
+    if where is not None:
+        from rekord.verbs.query import matching  # which needs DuckDB
+
+        return selected(matching(split, where))
+    return split._ids
+
+
+# Changed on their way.
+
+
+def _source(
+    olds: Sequence[Old],
+    splits: Mapping[str, Split],
+    wanted: Mapping[str, Selection | None],
+    change: Change,
+    asked: Asked,
+    *,
+    strict: bool,
+) -> Rewritten:
+    if len(splits) > 1 and "split" in change.schema:
+        raise error(
+            "U698",
+            "a column `split` cannot be kept in a dataset of several splits",
+            location=Location(feature="split"),
+            expected="a column of another name",
+            found="a column `split`, and splits " + ", ".join(splits)[:40],
+            do="--rename split=other",
+        )
+    files: list[OldFile] = []
+    rows: int | None = 0
+    for name, split in splits.items():
+        ids = wanted[name]
+        chosen = None if ids is None else _by_shard(split, ids)
+        known = len(ids) if ids is not None else len(split._shards) if split._shards.counted else None
+        rows = None if rows is None or known is None else rows + known
+        for shard, path in enumerate(split.paths):
+            told = ANYWHERE.stat(path)
+            mine = None if chosen is None else chosen[shard]
+            files.append(OldFile(path, name, told.size_bytes, told.mtime_ns, mine))
+    told_of: dict[str, Any] = {"verb": "rewrite", "of": joined_digest(olds)}
+    if asked.where is not None:
+        told_of["where"] = {name: digest_of(ids) for name, ids in wanted.items() if ids is not None}
+    return Rewritten(
+        files=tuple(files),
+        change=change,
+        strict=strict,
+        splits=tuple(splits) if len(splits) > 1 else None,
+        told=told_of,
+        rows=rows,
+    )
+
+
+def _by_shard(split: Split, ids: Selection) -> list[Any]:
+    """The numbers of records within each shard, which must stay in their order."""
+    numbers = all_numbers(ids)
+    if len(numbers) > 1 and not bool((np.diff(numbers) > 0).all()):
+        raise error(
+            "U698",
+            "the records of a view in an order of its own can only be copied",
+            expected="a view in the order of its files, each record once",
+            found="another order",
+            do="rewrite the view first, and change its columns then",
+        )
+    edges = np.searchsorted(numbers, split._shards.starts)
+    return [
+        numbers[begin:end] - start
+        for begin, end, start in zip(edges[:-1], edges[1:], split._shards.starts[:-1], strict=True)
+    ]
+
+
+def _conversion(olds: Sequence[Old], source: Rewritten, out: str, asked: Asked, storage: Any) -> Conversion:
+    schema = source.change.schema
+    renamed = {one.old: one.new for one in source.change.columns}
+    old = as_one(olds, source.change.before)
+    kept = [renamed[name] for name in old.index if name in renamed and renamed[name] in schema.context]
+    plain = not as_chain(asked.transforms).steps
+    names = tuple(dict.fromkeys(file.split for file in source.files))
+    conversion = prepare(
+        source,
+        out,
+        schema=None,
+        layout=Stored(schema),
+        map=None,
+        transforms=asked.transforms,
+        names=None,
+        split="source" if source.splits is not None else names[0],
+        split_by=None,
+        stratify=None,
+        key=None,
+        # A transform may take a column away: what is then asked for by name is refused there.
+        index=tuple(dict.fromkeys([*asked.index, *(kept if plain else ())])),
+        shard_size=asked.shard_size,
+        shards=asked.shards,
+        compression=asked.compression,
+        shuffle=asked.shuffle,
+        seed=asked.seed,
+        verify="headers",
+        on_bad_row="stop",
+        max_rejects=0,
+        limit=None,
+        workers=asked.workers,
+        engine="local",
+        staging=None,
+        fresh=asked.fresh,
+        format=asked.format,
+    )
+    conversion = replace(
+        conversion, parent=old.parent, companions=_Beside(conversion.companions, other_companions(old))
+    )
+    return conversion if storage is None else replace(conversion, storage=storage)
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """The companions of a conversion, and those that the old dataset had."""
+
+    made: Companions
+    kept: Mapping[str, bytes]
+
+    def __call__(self, manifest: Manifest) -> dict[str, bytes]:
+        return {**self.kept, **self.made(manifest)}
+
+
+Given: TypeAlias = "PathLike | Dataset | Split"
+
+
+def rewrite(
+    path: Given | Iterable[Given],
+    out: PathLike,
+    *,
+    kind: RecordKind | None = None,
+    schema: Schema | None = None,
+    cast: Mapping[str, str | Feature] | None = None,
+    rename: Mapping[str, str] | None = None,
+    drop: Sequence[str] | None = None,
+    keep: Sequence[str] | None = None,
+    fill: Mapping[str, Any] | None = None,
+    where: str | None = None,
+    transforms: Transform | Sequence[Transform] = (),
+    index: Sequence[str] = (),
+    shard_size: str | int = "128MB",
+    shards: int | None = None,
+    compression: str | None = None,
+    shuffle: bool = False,
+    seed: int = 0,
+    lossy: bool = False,
+    format: Literal["tfds"] | None = None,
+    workers: int | None = None,
+    fresh: bool = False,
+    progress: bool = True,
+) -> Dataset:
+    """Write a dataset anew at the folder `out`, and open it. What is read stays as it is.
+
+    `path` is whatever `rk.open` takes, an open dataset, a split or a view. Several of these in a list are merged:
+    splits of one name follow each other, and one of their schemas must read the records of all.
+
+    Where only their places change (`shard_size`, `shards`, `compression`, `shuffle`, `where`, a merge), records are
+    copied as they are, without being decoded. `where` is a condition in SQL over the columns: records are kept of
+    which it is true. Compression is that of before, unless it is given. Payloads that are no Examples can only be
+    copied; `kind` says what payloads are ("example", "sequence", "bytes"), where that is not to be guessed.
+
+    `cast={"label": "int64"}` makes a column another type, whatever kinds its records hold; a value that would not
+    survive ends it, unless `lossy`. `rename={"old": "new"}` changes the name of a column, and its key in the record
+    unless the schema declares one. `drop` or `keep` say which columns are left, and `fill={"score": 0.0}` what
+    stands in for missing values. `schema` says all of that at once: the columns that are to be, each cast to what it
+    declares. All names are those of before, of columns or of their keys; `transforms` (`rk.transforms`) come last.
+
+    The dataset appears when it is complete, and after a crash the same call goes on where it stopped.
+    """
+
+    several = (
+        isinstance(path, Iterable) and not isinstance(path, (str, bytes, os.PathLike)) and _is_many(path)
+    )
+    prepared = prepare_rewrite(
+        list(path) if several else [path],  # type: ignore[arg-type]
+        out,
+        Asked(
+            kind=kind,
+            schema=schema,
+            cast=cast,
+            rename=rename,
+            drop=drop,
+            keep=keep,
+            fill=fill,
+            where=where,
+            transforms=transforms,
+            index=index,
+            shard_size=shard_size,
+            shards=shards,
+            compression=compression,
+            shuffle=shuffle,
+            seed=seed,
+            lossy=lossy,
+            format=format,
+            workers=workers,
+            fresh=fresh,
+        ),
+    )
+    prepared.run(progress=progress)
+    return open_dataset(prepared.out)
+
+
+def _is_many(given: object) -> bool:
+    """Datasets and splits can be iterated too."""
+    from rekord.dataset.split import Split
+
+    return not isinstance(given, (Dataset, Split))

@@ -1,0 +1,316 @@
+"""`rk.split` and `rk.folds`: the records of a dataset assigned to other splits, each copied as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rekord.conversion.plan import CutRule
+from rekord.conversion.splits import (
+    Hashes,
+    SplitRule,
+    column_to_split_by,
+    row_hashes,
+    split_rule,
+    text_hash,
+    value_hashes,
+)
+from rekord.dataset.combine import concat
+from rekord.dataset.dataset import Dataset
+from rekord.dataset.dataset import open as open_dataset
+from rekord.dataset.order import checked_seed
+from rekord.dataset.samplers import all_numbers, selected
+from rekord.dataset.split import Split
+from rekord.errors import RekordError, error
+from rekord.feeds.dataframes import arrow_batches, arrow_schema
+from rekord.feeds.sql.tables import Indexed
+from rekord.location import Location
+from rekord.schema.messages import shown
+from rekord.storage.local import PathLike
+from rekord.verbs.derive_common import Old, check_apart, check_split, damage_told, opened
+from rekord.verbs.rewrite.rewrite import Asked, Rewrite, chosen_compression, copying, found_schema
+from rekord.verbs.write import byte_count, check_one_of, checked_out, checked_whole
+
+Dealt = npt.NDArray[np.int32]
+"""The number of the split of each record."""
+
+
+def column_of(split: Split, name: str) -> Any:
+    """The values of a column, one a record: from the index where that keeps them, else from the records."""
+    split.schema[name]  # one that is not there names its near misses
+    kinds = {one.name: one.type for one in arrow_schema(split)}
+    column_to_split_by({name: pa.array([], kinds[name])} if name in kinds else {}, name, set(kinds))
+    indexed = Indexed(split._shards, kinds)
+    if indexed.has([name]):
+        parts = [columns[name] for columns, _ in indexed.batches([name])]
+        whole = pa.concat_arrays(parts) if parts else pa.array([], kinds[name])
+        return whole if split._ids is None else whole.take(pa.array(all_numbers(split._ids)))
+    parts = [batch.column(0) for batch in arrow_batches(split, [name])[1]]
+    return pa.concat_arrays(parts) if parts else pa.array([], kinds[name])
+
+
+def hashes_of(split: Split, name: str | None, seed: int) -> Hashes:
+    """What decides the split of each record: the hash of a column's value, or that of its position."""
+    if name is None:
+        base = np.full(len(split), text_hash(seed, "split", b""), np.uint64)
+        return row_hashes(base, np.arange(len(split), dtype=np.int64), None)
+    return _hashed(split, name, seed)
+
+
+def strata_of(split: Split, name: str) -> Hashes:
+    """The class of each record, as a number that stands for it."""
+    return _hashed(split, name, 0)
+
+
+def _hashed(split: Split, name: str, seed: int) -> Hashes:
+    try:
+        return value_hashes(seed, column_of(split, name))
+    except RekordError as failure:
+        row = failure.location.row
+        if row is not None and failure.code == "E381":
+            number = int(all_numbers(split._all_ids())[row])
+            where = split._shards.where(number)
+            failure.location = Location(feature=name).within(**where.to_dict())
+        raise
+
+
+def by_ratio(hashes: Hashes, strata: Hashes | None, rule: SplitRule) -> Dealt:
+    """Exact ratios, of all records or within each class: the ranks of hashes are cut."""
+    dealt = np.zeros(len(hashes), np.int32)
+    for mine in _classes(hashes, strata):
+        dealt[mine] = np.repeat(np.arange(len(rule.names), dtype=np.int32), rule.shares(len(mine)))
+    return dealt
+
+
+def in_folds(hashes: Hashes, strata: Hashes | None, folds: int) -> Dealt:
+    """Folds whose sizes differ by one at the most, and so those of each class in them."""
+    dealt = np.zeros(len(hashes), np.int32)
+    begin = 0
+    for mine in _classes(hashes, strata):
+        # Each class goes on where the one before it ended, so that no fold gets all that is left over.
+        dealt[mine] = (begin + np.arange(len(mine))) % folds
+        begin += len(mine)
+    return dealt
+
+
+def groups_in_folds(groups: Hashes, folds: int) -> Dealt:
+    """Folds of whole groups: the largest first, each to the fold that has the fewest records."""
+    found, which, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    fold_of = np.zeros(len(found), np.int32)
+    sizes = [0] * folds
+    for group in np.lexsort((found, -counts)).tolist():
+        fold = min(range(folds), key=lambda one: (sizes[one], one))
+        fold_of[group] = fold
+        sizes[fold] += int(counts[group])
+    return fold_of[which]
+
+
+def _classes(hashes: Hashes, strata: Hashes | None) -> list[Any]:
+    """The records of each class, in the order of their hashes."""
+    if strata is None:
+        return [np.argsort(hashes, kind="stable")]
+    order = np.lexsort((hashes, strata))
+    edges = np.flatnonzero(np.diff(strata[order])) + 1
+    return [part for part in np.split(order, edges) if len(part)]
+
+
+_MOST_FOLDS = 1000
+_EXAMPLE = 'split={"train": 0.8, "val": 0.2}'
+
+
+def prepare_resplit(
+    path: Any,
+    out: Any,
+    *,
+    split: Mapping[str, float] | None,
+    split_by: str | None,
+    stratify: str | None,
+    folds: int | None,
+    only: str | None,
+    shuffle: bool,
+    seed: int,
+    shard_size: str | int,
+    shards: int | None,
+    compression: str | None,
+    format: str | None,
+    workers: int | None,
+    fresh: bool,
+    storage: Any = None,
+) -> Rewrite:
+    """Everything that can be refused before a record is copied is refused here."""
+    place = checked_out(out)
+    check_one_of("format", format, (None, "tfds"))
+    checked_seed("seed", seed)
+    cut = CutRule(
+        shard_bytes=byte_count(shard_size, name="shard_size"),
+        shards=None if shards is None else checked_whole("shards", shards, least=1, most=99_999),
+    )
+    rule = _rule(split, split_by, stratify, folds)
+    old = opened(path)
+    check_apart(place, [old])
+    whole = _whole(old, only)
+    with damage_told([old]):
+        if not len(whole):
+            raise error(
+                "X565",
+                location=Location(path=old.name),
+                expected="records to be split",
+                found="none",
+                do="look at the dataset: rekord show PATH",
+            )
+        schema = found_schema([old], {whole.name: whole}, None)
+        dealt = _dealt(whole, old, rule, split_by, stratify, folds, seed)
+    numbers = all_numbers(whole._all_ids())
+    wanted = {name: selected(numbers[dealt == i]) for i, name in enumerate(rule.names)}
+    asked = Asked(
+        shard_size=shard_size,
+        shards=shards,
+        compression=chosen_compression(compression, whole.paths, format),
+        shuffle=shuffle,
+        seed=seed,
+        format=format,
+        workers=workers,
+        fresh=fresh,
+    )
+    told = {
+        "verb": "split",
+        "split": {**rule.options(), "by": split_by, "stratify": stratify, "folds": folds, "only": only},
+    }
+    copy = copying([old], dict.fromkeys(rule.names, whole), wanted, place, schema, cut, asked, storage, told)
+    return Rewrite(out=place, olds=[old], copy=copy)
+
+
+def _rule(split: object, split_by: str | None, stratify: str | None, folds: int | None) -> SplitRule:
+    """The names of the new splits, and their ratios."""
+    if folds is None:
+        if split is None or isinstance(split, str):
+            raise _refused("split", split, "ratios by name, or folds=", _EXAMPLE)
+        return split_rule(split, by=split_by, stratify=stratify, known=None)
+    if split is not None:
+        raise _refused("split", split, "either split= or folds=", "leave one of them out")
+    count = checked_whole("folds", folds, least=2, most=_MOST_FOLDS)
+    if split_by is not None and stratify is not None:
+        raise _refused("split_by", split_by, "either split_by= or stratify=", "leave one of them out")
+    return SplitRule(names=tuple([f"fold{i}" for i in range(count)]))
+
+
+def _whole(old: Old, only: str | None) -> Split:
+    """All records that are dealt, one behind another."""
+    if only is not None:
+        check_split(old, only, "--only ")
+    parts = list(old.splits.values()) if only is None else [old.splits[only]]
+    return concat(parts)
+
+
+def _dealt(
+    whole: Split,
+    old: Old,
+    rule: SplitRule,
+    split_by: str | None,
+    stratify: str | None,
+    folds: int | None,
+    seed: int,
+) -> Dealt:
+    key = old.passed_on().get("key") if stratify is None and folds is None else None
+    by = split_by or (key if isinstance(key, str) and key in whole.schema.context else None)
+    if folds is not None and split_by is not None:
+        return groups_in_folds(hashes_of(whole, split_by, seed), folds)
+    strata = None if stratify is None else strata_of(whole, stratify)
+    if folds is not None:
+        return in_folds(hashes_of(whole, None, seed), strata, folds)
+    if by is not None:
+        return rule.of_hashes(hashes_of(whole, by, seed)).astype(np.int32)
+    return by_ratio(hashes_of(whole, None, seed), strata, rule)
+
+
+def _refused(name: str, value: object, expected: str, do: str) -> RekordError:
+    return error("U617", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)
+
+
+def resplit(
+    path: Any,
+    out: PathLike,
+    *,
+    split: Mapping[str, float] | None = None,
+    split_by: str | None = None,
+    stratify: str | None = None,
+    folds: int | None = None,
+    only: str | None = None,
+    shuffle: bool = False,
+    seed: int = 0,
+    shard_size: str | int = "128MB",
+    shards: int | None = None,
+    compression: str | None = None,
+    format: Literal["tfds"] | None = None,
+    workers: int | None = None,
+    fresh: bool = False,
+    progress: bool = True,
+) -> Dataset:
+    """Write the records of all splits of a dataset, or of `only` one, to other splits at `out`, and open it.
+
+    `split={"train": 0.8, "val": 0.2}` gives each split its ratio of the records: exact, and within each class of
+    the column `stratify` where that is given. With `split_by` all records of one value of a column go to the same
+    split, by the hash that `rk.write` uses too: ratios are then near ones, and records stay where they are when
+    others are added. A dataset that was written with `key=` is split by that column unless told otherwise.
+
+    `folds=5` makes `fold0` to `fold4` instead, whose sizes differ by one record at the most; each class of `stratify`
+    is spread over them as evenly, and `split_by` keeps groups together. `rk.folds` gives the pairs to train with.
+
+    Without a column, what identifies a record is its position. Records keep their order within a split, unless
+    `shuffle`. They are copied as they are, without being decoded.
+    """
+
+    prepared = prepare_resplit(
+        path,
+        out,
+        split=split,
+        split_by=split_by,
+        stratify=stratify,
+        folds=folds,
+        only=only,
+        shuffle=shuffle,
+        seed=seed,
+        shard_size=shard_size,
+        shards=shards,
+        compression=compression,
+        format=format,
+        workers=workers,
+        fresh=fresh,
+    )
+    prepared.run(progress=progress)
+    return open_dataset(prepared.out)
+
+
+_FOLD = re.compile(r"fold(0|[1-9]\d*)")
+
+
+def folds(dataset: Dataset) -> list[tuple[Split, Split]]:
+    """For each fold of a dataset (`rk.resplit(…, folds=5)`) all others as one split, and the fold itself.
+
+    Nothing is copied: the first of each pair is a view of the other folds' records, as `rk.concat` makes it.
+    """
+    if not isinstance(dataset, Dataset):
+        raise error(
+            "U605",
+            f"`folds` cannot be given {repr(dataset)[:60]}",
+            expected="an open dataset",
+            found=type(dataset).__name__[:60],
+            do="rk.folds(rk.open(path))",
+        )
+    names = [name for name in dataset.splits if _FOLD.fullmatch(name)]
+    names.sort(key=lambda name: int(name[4:]))
+    if len(names) < 2:
+        first = next((path for split in dataset.splits.values() for path in split.paths), None)
+        raise error(
+            "U699",
+            location=Location(path=first),
+            expected="splits named fold0, fold1, …",
+            found=", ".join(dataset.splits)[:60],
+            do="rk.resplit(path, out, folds=5)",
+        )
+    return [(concat([dataset[other] for other in names if other != name]), dataset[name]) for name in names]
