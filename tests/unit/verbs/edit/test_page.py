@@ -10,7 +10,7 @@ import rekord as rk
 from rekord.cli.main import app, run
 from rekord.codes import CODES
 
-TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "editing.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[4] / "docs" / "reference" / "editing.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

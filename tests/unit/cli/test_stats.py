@@ -203,7 +203,7 @@ def test_the_example_on_the_page_is_what_is_said(
     put(tmp_path, rows(), "train.tfrecord")
     options = {"U640": ["--metadata", "stats.json"], "U641": ["--html", "train.tfrecord"]}
     assert run(["stats", "train.tfrecord", *options[code]]) == 2
-    page = (Path(__file__).parents[2] / "docs" / "errors" / f"{code}.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "errors" / f"{code}.md").read_text(encoding="utf-8")
     assert page.split("```text\n")[1].split("```")[0] == capsys.readouterr().err
 
 
@@ -218,7 +218,7 @@ def test_the_reference_page_names_every_field(tmp_path: Path, capsys: Captured) 
     many = [{"x": [i], "f": [0.5], "image": [file.getvalue()], "label": [1]} for i in range(10_100)]
     assert run(["stats", put(tmp_path, many), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "stats.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "stats.md").read_text(encoding="utf-8")
     fields = {name for feature in document["features"].values() for name in feature}
     assert {"top_most_missed", "pictures", "classes", "histogram"} <= fields
     assert [name for name in sorted(fields) if f"`{name}`" not in page] == []

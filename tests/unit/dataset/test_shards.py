@@ -29,7 +29,7 @@ from rekord.testing.datasets import edit_manifest
 
 SCHEMA = rk.Schema({"id": rk.Int64(), "blob": rk.Bytes()})
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = Path(__file__).parents[2] / "docs" / "errors"
+PAGES = Path(__file__).parents[3] / "docs" / "errors"
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from rekord.transforms.augment import AUGMENTATIONS
 from rekord.verbs.balance.balance import METHODS
 from rekord.verbs.balance.sampling import WORDS
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "reference" / "balancing.md").read_text(encoding="utf-8")
 
 

@@ -309,7 +309,7 @@ def test_a_source_is_small_to_pickle_and_has_no_path_in_its_options(tmp_path):
 
 
 def page(code: str) -> str:
-    return (Path(__file__).parents[2] / "docs" / "errors" / f"{code}.md").read_text(encoding="utf-8")
+    return (Path(__file__).parents[3] / "docs" / "errors" / f"{code}.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

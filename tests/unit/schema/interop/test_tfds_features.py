@@ -331,7 +331,7 @@ def test_every_failure_is_one_of_ours():
 
 
 def page(code: str) -> str:
-    return (Path(__file__).parents[2] / "docs" / "errors" / f"{code}.md").read_text(encoding="utf-8")
+    return (Path(__file__).parents[4] / "docs" / "errors" / f"{code}.md").read_text(encoding="utf-8")
 
 
 def test_the_examples_of_the_pages_are_what_is_said(tmp_path, monkeypatch):

@@ -452,7 +452,7 @@ def test_an_option_that_cannot_be_meant_is_refused(tmp_path, options):
     assert refusal(lambda: csv(tmp_path, **options)).code == "U605"
 
 
-PAGES = Path(__file__).parents[2] / "docs" / "errors"
+PAGES = Path(__file__).parents[3] / "docs" / "errors"
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN = ["E350", "E353", "E354", "E355", "E356", "E358", *(f"X52{i}" for i in range(7))]
 

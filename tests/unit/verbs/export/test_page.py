@@ -8,7 +8,7 @@ from pathlib import Path
 from rekord.codes import CODES
 from rekord.verbs.export.export import _ENDINGS, FORMATS
 
-TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "exporting.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[4] / "docs" / "reference" / "exporting.md").read_text(encoding="utf-8")
 
 
 def test_it_names_every_format_and_ending_and_no_code_that_there_is_not() -> None:

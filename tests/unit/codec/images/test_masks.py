@@ -386,7 +386,7 @@ def test_an_array_that_is_no_mask_is_refused() -> None:
 
 # Pages.
 
-PAGES = Path(__file__).parents[2] / "docs" / "errors"
+PAGES = Path(__file__).parents[4] / "docs" / "errors"
 
 
 def test_the_examples_on_the_pages_are_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import rekord as rk
 
-PAGES = Path(__file__).parents[2] / "docs" / "errors"
+PAGES = Path(__file__).parents[3] / "docs" / "errors"
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SCHEMA = rk.Schema({"n": rk.Int64()})
 

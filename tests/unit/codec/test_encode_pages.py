@@ -11,7 +11,7 @@ from rekord.codec.encode import Judge
 from rekord.codec.plan import compile_plan
 from rekord.errors import RekordError
 
-PAGES = Path(__file__).parents[2] / "docs" / "errors"
+PAGES = Path(__file__).parents[3] / "docs" / "errors"
 
 
 def test_the_example_of_a_record_too_large_is_what_is_said() -> None:

@@ -528,7 +528,7 @@ def test_a_lost_companion_is_a_gap_and_no_longer_listed(dataset: Path, tmp_path:
     assert "schema.pbtxt" not in read_manifest(str(tmp_path / "out")).companions
 
 
-PAGES = Path(__file__).parents[2] / "docs" / "errors"
+PAGES = Path(__file__).parents[4] / "docs" / "errors"
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -10,7 +10,7 @@ import pytest
 import rekord as rk
 from rekord.cli.main import run
 
-PAGES = Path(__file__).parents[2] / "docs" / "errors"
+PAGES = Path(__file__).parents[3] / "docs" / "errors"
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODES = ["H780", "H781", "H783", "H784", "H786", "H787", "H788", "H789", "X545"]
 

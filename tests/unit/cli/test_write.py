@@ -19,7 +19,7 @@ import rekord as rk
 from rekord.cli.main import run
 from rekord.testing import corrupt_payload, example_bytes, frames
 
-PAGES = Path(__file__).parents[2] / "docs" / "errors"
+PAGES = Path(__file__).parents[3] / "docs" / "errors"
 
 
 @pytest.fixture(autouse=True)

@@ -178,7 +178,7 @@ def test_rows_that_were_looked_at_are_let_go_one_by_one():
 
 
 def page(code: str) -> str:
-    return (Path(__file__).parents[2] / "docs" / "errors" / f"{code}.md").read_text(encoding="utf-8")
+    return (Path(__file__).parents[3] / "docs" / "errors" / f"{code}.md").read_text(encoding="utf-8")
 
 
 def test_the_example_of_the_page_is_what_is_said():

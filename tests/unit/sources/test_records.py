@@ -326,7 +326,7 @@ def test_a_tfds_folder_brings_its_schema_and_splits(tmp_path):
 
 
 def page(code: str) -> str:
-    return (Path(__file__).parents[2] / "docs" / "errors" / f"{code}.md").read_text(encoding="utf-8")
+    return (Path(__file__).parents[3] / "docs" / "errors" / f"{code}.md").read_text(encoding="utf-8")
 
 
 def test_the_example_of_the_page_is_what_is_said(tmp_path, monkeypatch):

@@ -51,7 +51,7 @@ hook.process = os.getpid()
 sys.meta_path.insert(0, hook)
 """
 
-PROJECT = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())
+PROJECT = tomllib.loads((Path(__file__).resolve().parents[3] / "pyproject.toml").read_text())
 MODULE, FUNCTION = PROJECT["project"]["scripts"]["rekord"].split(":")
 ENTRIES = {
     "module": [sys.executable, "-m", "rekord"],

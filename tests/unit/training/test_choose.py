@@ -16,7 +16,7 @@ from training_rows import Row, Written, picture, refusal, split_of
 import rekord as rk
 from rekord.training.choose import check_target, choose
 
-PAGES = Path(__file__).parents[2] / "docs" / "errors"
+PAGES = Path(__file__).parents[3] / "docs" / "errors"
 
 
 @pytest.fixture

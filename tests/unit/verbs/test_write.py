@@ -29,7 +29,7 @@ from rekord.testing.datasets import (
     tree,
 )
 
-PAGES = Path(__file__).parents[2] / "docs" / "errors"
+PAGES = Path(__file__).parents[3] / "docs" / "errors"
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RATIOS = {"train": 0.7, "val": 0.3}
 SCHEMA = Schema({"line": Int64(), "label": Label(4), "text": Text()})
