@@ -55,12 +55,17 @@ class RekordError(Exception):
     @property
     def message(self) -> str:
         """The whole text as a person reads it, class name first."""
-        return f"{type(self).__name__} {self}"
+        return f"{self.family} {self}"
+
+    @property
+    def family(self) -> str:
+        """The name of the documented class of this error."""
+        return type(self).__name__
 
     def to_dict(self) -> dict[str, Any]:
         """Everything this error says, as JSON would hold it."""
         return {
-            "error": type(self).__name__,
+            "error": self.family,
             "code": self.code,
             "what": self.what,
             "location": self.location.to_dict(),

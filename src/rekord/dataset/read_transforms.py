@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rekord import _core
 from rekord.codec.columns import Column
@@ -15,20 +15,19 @@ from rekord.errors import RekordError, error
 from rekord.schema import Bytes, Feature, Image, Mask, Schema
 
 if TYPE_CHECKING:
-    from rekord.dataset.split import Numbered
+    from rekord.dataset.split import Split
     from rekord.transforms.base import Bound
     from rekord.transforms.chain import Chain
 
     Batch = dict[str, Column]
-    AnySplit = TypeVar("AnySplit", bound=Numbered)
 
 
-def transformed(split: AnySplit, transforms: Sequence[Any]) -> AnySplit:
-    """A split whose rows are transformed, after what was done to them before."""
+def extended(split: Split, transforms: Sequence[Any]) -> Transforms:
+    """The transforms of a split with more of them, after those that it has."""
     from rekord.transforms.chain import Chain, as_chain
 
     steps = as_chain(transforms[0] if len(transforms) == 1 else transforms).steps
-    if split._map is not None:
+    if split.batch_map is not None:
         raise error(
             "U686",
             "`transform` comes behind a function that changes batches",
@@ -36,13 +35,11 @@ def transformed(split: AnySplit, transforms: Sequence[Any]) -> AnySplit:
             found="`map` was called first",
             do="split.transform(…).map(…)",
         )
-    before = () if split._transforms is None else split._transforms.chain.steps
-    made = Transforms(split._schema, Chain((*before, *steps)))
-    if split._schema.known:
+    before = () if split.row_transforms is None else split.row_transforms.chain.steps
+    made = Transforms(split.stored_schema, Chain((*before, *steps)))
+    if split.stored_schema.known:
         made.schema  # noqa: B018 - what has no meaning for these columns is said now, not at the first batch
-    view = split._copy(ids=split._ids, map=None)
-    view._transforms = made
-    return view
+    return made
 
 
 def same_transforms(one: Transforms | None, other: Transforms | None) -> bool:
@@ -50,9 +47,9 @@ def same_transforms(one: Transforms | None, other: Transforms | None) -> bool:
     return (None if one is None else one.chain) == (None if other is None else other.chain)
 
 
-def refuse_changed(split: Numbered, column: str, verb: str) -> None:
+def refuse_changed(split: Split, column: str, verb: str) -> None:
     """Classes are found as they are stored: refused where a transform may have made others of them."""
-    transforms = split._transforms
+    transforms = split.row_transforms
     if transforms is None:
         return
     touched = transforms.bound.touches
