@@ -66,6 +66,8 @@ test-cpp: $(VENV)/.build
 	$(CPP)/core_tests
 	$(BIN)/ctest --test-dir $(CPP) --output-on-failure --no-tests=error
 
+# The tests start hundreds of processes: each would compile the package again where bytecode may not be kept.
+test-python: export PYTHONDONTWRITEBYTECODE :=
 test-python: $(VENV)/.test $(VENV)/.package
 	$(BIN)/python -m pytest -n 2 -m "not long"
 
