@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rekord import _core
 from rekord.codec.columns import Column
 from rekord.codec.decode import assemble, new_batch
 from rekord.codec.encode import pool, row_encoder
 from rekord.codec.plan import CodecPlan, compile_plan
+from rekord.dataset.background import IdlePool
 from rekord.dataset.infer import LazySchema
 from rekord.errors import RekordError, error
 from rekord.schema import Bytes, Feature, Image, Mask, Schema
@@ -102,7 +102,7 @@ class Transforming:
         self._transforms = transforms
         self._columns = columns
         self._stored: Schema | None = None
-        self._encoders: list[_core.RowEncoder] = []  # idle ones: each is for one thread at a time
+        self._encoders = IdlePool(lambda: row_encoder(self._stored_schema()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Transforming, (self._transforms, self._columns)
@@ -143,20 +143,16 @@ class Transforming:
             return batch
         stored, apply = self._stored_schema(), self._transforms.bound.apply
         rows = len(batch[names[0]])
-        try:
-            encoder = self._encoders.pop()
-        except IndexError:
-            encoder = row_encoder(stored)
         wanted = tuple(stored)
-        for row in range(rows):
-            try:
-                made = apply({name: batch[name][row] for name in names})
-                encoder.append({name: made[name] for name in wanted if name in made})
-            except RekordError as failure:
-                failure.location = failure.location.within(row=row)
-                raise
-        frames: Any = encoder.take() if rows else b""
-        self._encoders.append(encoder)  # not after a failure: it holds half a batch
+        with self._encoders.lend() as encoder:
+            for row in range(rows):
+                try:
+                    made = apply({name: batch[name][row] for name in names})
+                    encoder.append({name: made[name] for name in wanted if name in made})
+                except RekordError as failure:
+                    failure.location = failure.location.within(row=row)
+                    raise
+            frames: Any = encoder.take() if rows else b""
         return _decoded(compile_plan(stored), frames, rows)
 
     def _stored_schema(self) -> Schema:

@@ -14,6 +14,7 @@ import numpy as np
 
 from rekord import _core
 from rekord.codec.columns import Optional, Ragged, SparseColumn
+from rekord.dataset.background import IdlePool
 from rekord.dataset.batches import Request, read_batches
 from rekord.dataset.loader import Loader, Reading
 from rekord.dataset.options import BatchOptions
@@ -191,7 +192,7 @@ class Rows:
     def __init__(self, request: Request) -> None:
         self.request = request
         self._process = os.getpid()
-        self._idle: list[IndexedDecoder] = []
+        self._decoders = IdlePool(self._decoder)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Rows, (self.request,)  # decoders stay here
@@ -206,13 +207,8 @@ class Rows:
             self.__init__(replace(self.request, shards=copy(self.request.shards)))  # type: ignore[misc]
         request = self.request
         ids = request.recipe.records(request.epoch, self._positions(numbers))
-        try:
-            decoder = self._idle.pop()
-        except IndexError:
-            plan, pictures = request.decoding()
-            decoder = IndexedDecoder(request.shards, plan, _core.Pool(0), pictures)
-        batch = decoder.decode(ids)
-        self._idle.append(decoder)  # not after a failure: it may hold half a batch
+        with self._decoders.lend() as decoder:
+            batch = decoder.decode(ids)
         return request.finish(batch) if request.finish else batch
 
     def row(self, number: int) -> dict[str, Any]:
@@ -224,6 +220,10 @@ class Rows:
         batch = self.batch(numbers)
         columns = [list(column) for column in batch.values()]
         return [dict(zip(batch, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    def _decoder(self) -> IndexedDecoder:
+        plan, pictures = self.request.decoding()
+        return IndexedDecoder(self.request.shards, plan, _core.Pool(0), pictures)
 
     def _positions(self, numbers: Sequence[int]) -> Ids:
         size = len(self)

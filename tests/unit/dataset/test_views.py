@@ -215,11 +215,11 @@ def test_a_split_of_a_thousand_shards_pickles_as_its_paths() -> None:
 def test_no_number_of_batches_ahead_begins_more_than_some_thousands(
     split: rk.Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rekord.dataset.readers.sequential._MOST_PREFETCH", 5)
-    monkeypatch.setattr("rekord.dataset.readers.sequential._MOST_THREADS", 2)
+    monkeypatch.setattr("rekord.dataset.background._MOST_PREFETCH", 5)
+    monkeypatch.setattr("rekord.dataset.background._MOST_THREADS", 2)
     batches = iter(split.batches(1, shuffle=True, threads=10**9, prefetch=10**9))
     next(batches)
-    work = batches._reading._work  # type: ignore[union-attr]
+    work: Any = batches._reading
     assert (len(work._threads), len(work._waiting)) == (2, 7 - 1)
     batches.close()
 
@@ -400,3 +400,16 @@ def test_an_unknown_split_is_a_key_error_that_names_a_near_miss(two_splits: rk.D
     again = pickle.loads(pickle.dumps(failure))
     assert isinstance(again, KeyError)
     assert str(again) == str(failure)
+
+
+def test_a_dataset_of_one_split_is_rows_where_rows_are_taken(
+    folder: Path, two_splits: rk.Dataset, tmp_path: Path
+) -> None:
+    one = rk.open(folder)
+    assert list(rk.infer(one)) == list(one.schema)
+    made = rk.write(one, tmp_path / "out", schema=SCHEMA, progress=False, workers=1)
+    assert made.records == RECORDS
+    for call in (lambda: rk.infer(two_splits), lambda: rk.write(two_splits, tmp_path / "no", progress=False)):
+        with pytest.raises(rk.DatasetError) as caught:
+            call()
+        assert caught.value.code == "X507"
