@@ -22,7 +22,7 @@ from rekord.feeds.dataframes import arrow_batches
 from rekord.location import Location
 from rekord.schema import Boxes, Bytes, Feature, Image, Label, Mask, Sparse, Tensor
 from rekord.sources.tables import with_schema
-from rekord.verbs.export.place import Output
+from rekord.storage.transaction import Output
 from rekord.verbs.export.reading import Labels, Options, Records, refuse_columns, unwritable
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 
 import rekord as rk
-from rekord.conversion.staging import Lock
 from rekord.dataset.manifest import read_manifest
+from rekord.storage.transaction import Transaction
 from rekord.testing.datasets import tree
 from rekord.verbs.edit import common
 from rekord.verbs.edit.common import Target
@@ -124,7 +124,7 @@ def test_a_dataset_that_changes_meanwhile_is_not_replaced(path, tmp_path):
 
 
 def test_while_somebody_writes_to_it_a_dataset_is_not_replaced(path):
-    with Lock(str(path)), pytest.raises(rk.DatasetError) as caught:
+    with Transaction(path).lock(), pytest.raises(rk.DatasetError) as caught:
         delete(path)
     assert (caught.value.code, caught.value.location.path) == ("X512", str(path))
     assert len(delete(path)) == 299

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rekord as rk
-from rekord.conversion import staging
+from rekord.storage import transaction
 from rekord.testing.storage import Crash, FaultyStorage
 from rekord.verbs.export.export import exported
 
@@ -28,7 +28,9 @@ KINDS: dict[str, dict[str, object]] = {
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(staging, "_MOST_WAITING", 4)  # so that pictures go to the disk in more than one go
+    monkeypatch.setattr(
+        transaction, "_MOST_WAITING", 4
+    )  # so that pictures go to the disk in more than one go
     folder = tmp_path / "in"
     rk.write([{"id": i, "image": PNG} for i in range(9)], folder, schema=SCHEMA, progress=False)
     return folder
