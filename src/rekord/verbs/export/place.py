@@ -140,7 +140,8 @@ def check_place(
         source = os.path.realpath(path)
         if source == target or source.startswith(os.path.join(target, "")):
             raise error(
-                "U671",
+                "U631",
+                "export would replace the dataset that it reads",
                 location=Location(path=out),
                 expected="an OUT apart from the dataset",
                 found="a file of the dataset" if source == target else "a folder with the dataset in it",
@@ -172,7 +173,7 @@ def _kind(path: str, storage: Storage) -> Kind | None:
 
 def _taken(path: str, kind: str, do: str) -> RekordError:
     return error(
-        "U670",
+        "U618",
         location=Location(path=path),
         expected="nothing yet",
         found={"file": "a file", "folder": "a folder"}.get(kind, "something that is no file"),
