@@ -136,12 +136,17 @@ def _done(block: Block, path: Path, space: dict[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _importing_from(folder: Path) -> Iterator[None]:
-    """Modules of a folder can be imported, as where Python is started in it, and are forgotten afterwards."""
+    """Modules of a folder can be imported, as where Python is started in it, and are forgotten afterwards.
+
+    Their bytecode is not kept: pages that list a folder show what they made themselves.
+    """
+    keeps_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     sys.path.insert(0, str(folder))
     try:
         yield
     finally:
         sys.path.remove(str(folder))
+        sys.dont_write_bytecode = keeps_none
         for name, module in list(sys.modules.items()):
             if Path(getattr(module, "__file__", None) or "/").parent == folder:
                 del sys.modules[name]
@@ -187,6 +192,7 @@ def _typed(command: str) -> tuple[str, ...]:
         return out.getvalue() + err.getvalue(), err.getvalue() + out.getvalue()
     # `python` and `rekord` are those of this environment.
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # as in `_importing_from`
     done = subprocess.run(
         ["bash", "-c", command],
         stdout=subprocess.PIPE,

@@ -133,8 +133,9 @@ def _by_ratio(ratio: float, classes: Classes, *, grow: bool) -> Counts:
         wanted = counts[one] + more
         possible = more > 0
     else:
-        wanted = int(counts[smallest] / ratio)
-        possible = wanted <= counts[one]
+        share = counts[smallest] / ratio  # infinite for a ratio next to 0
+        possible = share < counts[one] + 1
+        wanted = int(share) if possible else 0
     if not possible:
         raise _refused(
             classes,
