@@ -166,7 +166,8 @@ def write_parquet(answer: Answer, staged: Any) -> int:
         writer = parquet.ParquetWriter(sink, renamed)
     except pa.ArrowNotImplementedError as failure:
         raise error(
-            "U683",
+            "U676",
+            "result has a type that Parquet does not have",
             expected="types that Parquet has",
             found=" ".join(str(failure).split())[:200],
             do="cast(… as varchar) in the query, or -o answer.csv",

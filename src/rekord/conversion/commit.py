@@ -121,7 +121,8 @@ def _check_stagings(aim: Aim, transaction: Transaction, own: Staging) -> None:
         elif other.folder != own.folder:
             differs = aim.plan.differences(other.plan())
             raise error(
-                "U619",
+                "U609",
+                "unfinished conversion had a different plan",
                 location=Location(path=aim.out),
                 expected="the same source, schema and options as the unfinished conversion had",
                 found=f"a difference in {', '.join(differs)}"[:120],

@@ -487,6 +487,7 @@ def only_from_the_front(path: str, compression: str) -> RekordError:
     """The error for a compressed file that nobody knows how to enter."""
     return error(
         "U651",
+        "compressed file cannot be read in arbitrary order",
         location=Location(path=path),
         expected="an uncompressed file, or one that rekord compressed, with its index",
         found=f"a {compression} stream without places where reading can begin",

@@ -165,7 +165,7 @@ class Writer:
 
     def _refused(self, what: str) -> RekordError:
         return error(
-            "U610",
+            "U607",
             f"the writer {what}",
             location=Location(path=self.path),
             expected="a writer that is open",

@@ -50,7 +50,7 @@ def refuse_place(folder: str, *, dataset: str, resume: bool, fresh: bool) -> Non
     refuse_to_write(folder)
     if _is_among(folder, dataset):
         raise error(
-            "U633",
+            "U631",
             "a run cannot lie among the data that it learns from",
             location=Location(path=folder),
             expected="a folder outside the dataset",
@@ -94,7 +94,7 @@ def _names(folder: str) -> set[str]:
         return set()
     if LOCAL.stat(folder).kind != "folder":
         raise error(
-            "U633",
+            "U618",
             "a run needs a folder, and there is a file",
             location=Location(path=folder),
             expected="a folder that is empty or not there yet",
@@ -109,8 +109,8 @@ def _taken(folder: str, names: set[str]) -> RekordError:
     ours, others = sorted(names & set(_FILES)), sorted(names - set(_FILES))
     is_run = _CHECKPOINT in names or not others
     return error(
-        "U633",
-        None if is_run else "the folder for the run holds something else",
+        "U618",
+        "output already contains a run" if is_run else "the folder for the run holds something else",
         location=Location(path=folder),
         expected="a folder that is empty or not there yet",
         found=", ".join(ours if is_run else others)[:60],

@@ -321,7 +321,7 @@ def _splits(dataset: Dataset, train: str | None, val: str | None, limit: int | N
     second = None if held_out is None else dataset[held_out]
     if second is not None and not len(second):
         raise error(
-            "U678",
+            "U608",
             f"there are no records in `{second.name}` to validate on",
             expected="some records",
             found="none",

@@ -133,7 +133,8 @@ def check_apart(out: str, olds: Sequence[Old]) -> None:
         around = any(os.path.realpath(path).startswith(place + os.sep) for path in files)
         if inside or around or place in map(os.path.realpath, files):
             raise error(
-                "U695",
+                "U631",
+                "new dataset would overlap the dataset that it is made from",
                 location=Location(path=out),
                 expected="a place of its own",
                 found=f"{'a place inside' if inside and place != root else 'the place of'} {old.name[:60]}",
@@ -275,7 +276,7 @@ def _check_plain(split: Split) -> None:
         return
     drawn = isinstance(split, Drawn)
     raise error(
-        "U696",
+        "U651",
         f"`{split.name[:60]}` is more than its records: {'they are drawn' if drawn else 'something changes them'}",
         expected="a dataset, a split or a view of records as they are",
         found=shown(split),

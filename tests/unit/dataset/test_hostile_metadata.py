@@ -83,7 +83,7 @@ def numbers(path: Path) -> list[int]:
 def refused(call: Callable[[], Any], path: Path | None, *codes: str) -> None:
     with pytest.raises(rk.RekordError) as caught:
         call()
-    assert caught.value.code in codes, caught.value
+    assert str(caught.value).startswith(codes), caught.value
     if path is not None:
         assert caught.value.location.path == str(path)
 
@@ -336,6 +336,9 @@ def test_every_flip_and_cut_of_a_state_is_refused_or_resumes_at_the_same_record(
                 assert rest(data, loaded) == expected
 
 
+NO_STATE = ("U609: this is no state of an iteration", "U609: the state is one of another ")
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -349,16 +352,16 @@ def test_every_flip_and_cut_of_a_state_is_refused_or_resumes_at_the_same_record(
 )
 def test_states_that_cannot_be_are_refused(data: Path, change: dict[str, Any]) -> None:
     state = {**state_of(data), **change}
-    refused(lambda: rest(data, state), None, "U650")
-    refused(lambda: rest(data, {**state, "checksum": None}), None, "U650")
+    refused(lambda: rest(data, state), None, *NO_STATE)
+    refused(lambda: rest(data, {**state, "checksum": None}), None, *NO_STATE)
 
 
 def test_a_deep_state_is_refused(data: Path) -> None:
     deep: Any = 0
     for _ in range(100_000):
         deep = [deep]
-    refused(lambda: rest(data, {**state_of(data), "order": {"a": deep}}), None, "U650")
-    refused(lambda: rest(data, deep), None, "U650")
+    refused(lambda: rest(data, {**state_of(data), "order": {"a": deep}}), None, NO_STATE[0])
+    refused(lambda: rest(data, deep), None, NO_STATE[0])
     while isinstance(deep, list):  # taken apart by hand: to free it at once is deep too
         deep = deep.pop()
 

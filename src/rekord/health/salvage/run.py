@@ -342,6 +342,7 @@ def _check_places(source: str, out: str, kind: str | None, storage: Storage) -> 
     if found is not None:
         raise error(
             "U631",
+            "output and input overlap",
             location=Location(path=out),
             expected="two places, neither inside the other",
             found=found,
@@ -350,7 +351,7 @@ def _check_places(source: str, out: str, kind: str | None, storage: Storage) -> 
     taken = kind_at(storage, out)
     if taken is not None:
         raise error(
-            "U630",
+            "U618",
             location=Location(path=out),
             expected="nothing yet",
             found={"file": "a file", "folder": "a folder"}.get(taken, "something that is no file"),
@@ -358,7 +359,8 @@ def _check_places(source: str, out: str, kind: str | None, storage: Storage) -> 
         )
     if kind not in (None, "folder") and out.endswith(os.sep):
         raise error(
-            "U632",
+            "U605",
+            "output must be a file, because the input is one",
             location=Location(path=out),
             expected="the name of a new file, because IN is a file",
             found="the name of a folder",

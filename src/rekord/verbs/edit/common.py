@@ -118,7 +118,8 @@ def check_own(folder: str, manifest: Manifest, storage: Storage) -> None:
     ]
     if others:
         raise error(
-            "U627",
+            "U618",
+            "dataset to replace contains files that rekord did not write",
             location=Location(path=others[0]),
             expected="nothing but what the manifest lists",
             found=f"{len(others):,} other {'file or folder' if len(others) == 1 else 'files or folders'}",
@@ -257,7 +258,8 @@ def _check_listed(place: str) -> None:
 
 def _no_manifest(place: str) -> RekordError:
     return error(
-        "U626",
+        "U651",
+        "dataset without a manifest cannot be edited",
         location=Location(path=place),
         expected="a folder with a rekord.json, which says what each shard holds",
         found="none",

@@ -302,7 +302,8 @@ def _from_function(
             answers = None
         if answers is None or isinstance(answer, (str, bytes, Mapping)) or len(answers) != rows:
             raise error(
-                "U649",
+                "U622",
+                "function must return one value per record",
                 expected=f"a class for each of {rows:,} records",
                 found=shown(answer) if answers is None else f"{len(answers):,} values",
                 do="return a list, or an array, of names or ids",

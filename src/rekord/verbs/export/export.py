@@ -60,7 +60,7 @@ def _source(every: list[Records], schema: Schema) -> tuple[Any, str]:
         return record_source(list(splits), schema=schema, splits=splits), "source"
     if len(every) > 1:
         raise error(
-            "U673",
+            "U605",
             "a part of several splits cannot be written as tfds at once",
             expected="whole splits that are on this machine, or one split",
             found=f"{len(every)} splits" + (f", of each the first {views[0].limit:,}" if views else ""),
@@ -163,7 +163,7 @@ def chosen_format(out: str, asked: object) -> tuple[Format, bool]:
         and {asked, _ENDINGS[ending]} != {"arrow", "arrow-stream"}
     ):
         raise error(
-            "U672",
+            "U605",
             f"the name of the output says {_ENDINGS[ending]}, and {asked} was asked for",
             location=Location(path=out),
             expected=f"a name that ends in {format.extension}"
@@ -177,7 +177,8 @@ def chosen_format(out: str, asked: object) -> tuple[Format, bool]:
 
 def _not_said(out: str) -> RekordError:
     return error(
-        "U672",
+        "U605",
+        "cannot determine the format from the name of the output",
         location=Location(path=out),
         expected="a name that ends in .parquet, .arrow, .csv, .jsonl or .tar, or that of a folder",
         found=f"a name that ends in {os.path.splitext(out)[1][:20]}",
@@ -360,7 +361,7 @@ def exported(
         _check_columns(records)
         if records.split._map is not None and not chosen.maps:
             raise error(
-                "U673",
+                "U605",
                 f"what a function for `map` makes cannot be written as {chosen.name}",
                 expected="a split as it is in its files",
                 found="a split with .map(…)",
@@ -461,7 +462,7 @@ def _options(
 
 def _no_option(name: str, format: Format, expected: str) -> Exception:
     return error(
-        "U673",
+        "U605",
         f"`{name}` means nothing for {format.name}",
         expected=f"the format {expected}",
         found=format.name,
@@ -495,7 +496,7 @@ def _several(out: str, splits: list[Split]) -> Exception:
     names = ", ".join(one.name[:40] for one in splits[:8])
     folder = out[: -len(ending_of(out) or "")]
     return error(
-        "U675",
+        "U676",
         f"one file takes one split, and the dataset has {len(splits)}",
         expected=f"one of {names}",
         found="none named",
@@ -557,7 +558,8 @@ def check_place(
         source = os.path.realpath(path)
         if source == target or source.startswith(os.path.join(target, "")):
             raise error(
-                "U671",
+                "U631",
+                "export would replace the dataset that it reads",
                 location=Location(path=out),
                 expected="an OUT apart from the dataset",
                 found="a file of the dataset" if source == target else "a folder with the dataset in it",
@@ -580,7 +582,7 @@ def check_place(
 
 def _taken(path: str, kind: str, do: str) -> RekordError:
     return error(
-        "U670",
+        "U618",
         location=Location(path=path),
         expected="nothing yet",
         found={"file": "a file", "folder": "a folder"}.get(kind, "something that is no file"),

@@ -74,7 +74,10 @@ def test_files_of_others_are_never_lost(path, tmp_path, name):
     before = tree(path)
     with pytest.raises(rk.UsageError) as caught:
         delete(path)
-    assert caught.value.code == "U627"
+    assert (caught.value.code, caught.value.what) == (
+        "U618",
+        "dataset to replace contains files that rekord did not write",
+    )
     assert caught.value.location.path == str(path / (name if "." in name.split("/")[0] else "folder"))
     assert tree(path) == before
     assert os.listdir(tmp_path) == ["in"]
