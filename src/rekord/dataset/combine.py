@@ -125,7 +125,7 @@ def _checked_splits(splits: Any) -> list[Split]:
         one.numbered("concat")
         if not same_transforms(one.row_transforms, parts[0].row_transforms):
             raise error(
-                "U657",
+                "U656",
                 "splits with different transforms cannot be put together",
                 expected="splits without transforms, or all with the same",
                 found=f"`{parts[0].name}` and `{one.name}` with different ones",
@@ -133,7 +133,8 @@ def _checked_splits(splits: Any) -> list[Split]:
             )
         if one.batch_map is not parts[0].batch_map:
             raise error(
-                "U657",
+                "U656",
+                "splits with different functions cannot be combined",
                 expected="splits without a function, or all with one and the same",
                 found=f"`{parts[0].name}` and `{one.name}` with different ones",
                 do="rk.concat([a, b]).map(function)",
@@ -294,4 +295,4 @@ def _quotas(sizes: Sequence[int], shares: Sequence[Fraction], length: object) ->
 
 
 def _no_mix(what: str, expected: str, found: str, do: str) -> RekordError:
-    return error("U668", f"splits cannot be mixed: {what}", expected=expected, found=found, do=do)
+    return error("U656", f"splits cannot be mixed: {what}", expected=expected, found=found, do=do)

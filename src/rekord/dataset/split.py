@@ -264,7 +264,7 @@ class Split(SplitMethods):
         if self.sampling is None:
             return self.view
         raise error(
-            "U666",
+            "U651",
             f"`{method}` needs records by number, and this split is {self.sampling.description}",
             expected="a split that is not drawn from",
             found=repr(self)[:60],

@@ -339,7 +339,7 @@ def checked_classes(classes: Sequence[str] | None) -> tuple[str, ...] | None:
         if names and sound and len(set(names)) == len(names):
             return names
     raise error(
-        "U611",
+        "U605",
         "`classes` is no list of names",
         expected="a list of names by id, each of them once",
         found=shown(classes),

@@ -229,7 +229,7 @@ def _dealt(
 
 
 def _refused(name: str, value: object, expected: str, do: str) -> RekordError:
-    return error("U617", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)
+    return error("U605", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)
 
 
 def resplit(
@@ -307,7 +307,8 @@ def folds(dataset: Dataset) -> list[tuple[Split, Split]]:
     if len(names) < 2:
         first = next((path for split in dataset.splits.values() for path in split.paths), None)
         raise error(
-            "U699",
+            "U606",
+            "dataset has no folds",
             location=Location(path=first),
             expected="splits named fold0, fold1, …",
             found=", ".join(dataset.splits)[:60],

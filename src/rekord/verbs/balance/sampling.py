@@ -229,7 +229,7 @@ def _unknown(classes: Classes, strategy: object) -> RekordError:
 
 def _refused(classes: Classes, what: str, expected: str, found: str, do: str) -> RekordError:
     return error(
-        "U638",
+        "U667",
         f"`{classes.by}` of {classes.split} cannot be balanced so: {what}",
         location=Location(feature=classes.by),
         expected=expected,
@@ -353,7 +353,7 @@ def labelled(split: Split, by: str) -> Labelled:
     by_class = ByClass(split.view.shards, split.stored_schema, by, split.view.ids)
     if by_class.is_several:
         raise error(
-            "U637",
+            "U667",
             f"a record may have several classes in `{by}`: copies of it would change all of them",
             location=Location(feature=by),
             expected="a column with one class a record",
