@@ -12,10 +12,10 @@ import typer
 from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
-from rekord.cli.console import clean, cut, whole_number
+from rekord.cli.console import clean, invalid_option, whole_number
 from rekord.cli.exit_handling import resumable
 from rekord.cli.write_options import names
-from rekord.errors import RekordError, error
+from rekord.errors import error
 from rekord.report.formatting import byte_size, count, duration
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def relabel(
         pairs = [_pair("--map-labels", part) for part in map_labels.split(",") if part]
         change = dict(pairs)
         if len(change) < len(pairs):
-            raise _refused("--map-labels", map_labels, "each class once")
+            raise invalid_option("--map-labels", map_labels, "each class once", "rekord relabel --help")
     return run_edit(
         lambda: relabelled(
             path,
@@ -304,16 +304,5 @@ def _names(given: str | None) -> Any:
 def _pair(option: str, text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     if not name or not value:
-        raise _refused(option, text, "two names: A=B")
+        raise invalid_option(option, text, "two names: A=B", "rekord relabel --help")
     return name, value
-
-
-def _refused(option: str, text: str, expected: str) -> RekordError:
-    found = cut(clean(text))
-    return error(
-        "U605",
-        f"`{option}` cannot be {cut(clean(repr(text)))}",
-        expected=expected,
-        found=found or "nothing",
-        do="rekord relabel --help",
-    )

@@ -14,7 +14,7 @@ import typer
 
 from rekord.cli import console as output
 from rekord.cli import write_options as options
-from rekord.cli.console import clean, cut, failure_lines, whole_number
+from rekord.cli.console import clean, failure_lines, invalid_option, option_parser, whole_number
 from rekord.cli.exit_handling import is_about_records
 from rekord.errors import RekordError, error
 
@@ -32,20 +32,14 @@ def _number(option: str) -> Any:
     return whole_number(option, do=_DO)
 
 
+@option_parser
 def _rate(text: object) -> float:
     try:
         value = float(str(text))
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        shown = cut(clean(str(text)))
-        raise error(
-            "U605",
-            f"`--learning-rate` cannot be {shown!r}",
-            expected="a number above 0",
-            found=shown or "nothing",
-            do="--learning-rate 0.001",
-        )
+        raise invalid_option("--learning-rate", str(text), "a number above 0", "--learning-rate 0.001")
     return value
 
 
@@ -251,14 +245,8 @@ def image_size_of(text: str | None) -> tuple[int, int] | None:
         return None
     parts = text.lower().replace("×", "x").split("x")
     if len(parts) > 2 or not all(part.isascii() and part.isdigit() and 0 < len(part) < 6 for part in parts):
-        shown = cut(clean(text))
-        raise error(
-            "U605",
-            f"`--image-size` cannot be {shown!r}",
-            expected="HEIGHTxWIDTH in pixels, or one number for both",
-            found=shown or "nothing",
-            do="--image-size 96x96",
-        )
+        expected = "HEIGHTxWIDTH in pixels, or one number for both"
+        raise invalid_option("--image-size", text, expected, "--image-size 96x96")
     return int(parts[0]), int(parts[-1])
 
 

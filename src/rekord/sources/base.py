@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import shown
 from rekord.storage.local import LOCAL, Readable, Stat, read_error
 
 PART_BYTES = 64 << 20
@@ -187,17 +187,10 @@ def listed(path: str, extensions: Sequence[str]) -> Listing:
     return Listing(root, tuple(_source_file(name, full[name], LOCAL.stat(full[name])) for name in kept))
 
 
-def checked_path(path: str | os.PathLike[str], kind: str) -> str:
+def source_path(path: str | os.PathLike[str], kind: str) -> str:
     """A path as it is kept in a source."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise error(
-            "U605",
-            f"`{kind}` cannot read from {shown(path)}",
-            expected="a path: a file, a folder or a pattern",
-            found=shown(path),
-            do=f'rk.sources.{kind}("data")',
-        )
-    return os.fsdecode(path)
+    expected = "a path: a file, a folder or a pattern"
+    return as_path("path", path, expected=expected, do=f'rk.sources.{kind}("data")')
 
 
 def is_gzip_name(path: str, extensions: Sequence[str]) -> bool:

@@ -12,12 +12,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from rekord.arguments import height_and_width, integer, positive_int, real_number, seed_number
 from rekord.conversion.staging import Lock
-from rekord.dataset.batches import checked_count
 from rekord.dataset.dataset import Dataset, open
-from rekord.dataset.order import checked_seed
 from rekord.dataset.split import Split
-from rekord.errors import error, located
+from rekord.errors import RekordError, error, located
 from rekord.location import Location
 from rekord.storage.local import LOCAL, write_error
 from rekord.storage.publish import publish
@@ -25,12 +24,12 @@ from rekord.training import checkpoint
 from rekord.training.advice import advise, facts
 from rekord.training.checkpoint import Place, prepared, refuse_place, usual_folder
 from rekord.training.choose import check_target, choose
-from rekord.training.inputs import Encoder
+from rekord.training.inputs import LEAST_SIDE, MOST_SIDE, Encoder
 from rekord.training.loop import Loop, Progress, Reading, Watch
 from rekord.training.model import Learner, load_keras
 from rekord.training.report import page
 from rekord.training.result import Epoch, Totals, Trained
-from rekord.training.statistics import checked_size, class_weights_of, learn, refuse_numbers
+from rekord.training.statistics import class_weights_of, learn, refuse_numbers
 from rekord.training.task import Task
 
 _TRAINING = ("train", "training")
@@ -76,9 +75,9 @@ def train(
             epochs, batch_size, label, columns, balance, class_weights, image_size, seed, learning_rate, limit
         )
     )
-    checked_count("checkpoint_steps", checkpoint_steps, least=0)
+    integer("checkpoint_steps", checkpoint_steps, least=0)
     if threads is not None:
-        checked_count("threads", threads, least=1)
+        positive_int("threads", threads)
     path, folder = os.fspath(path), usual_folder(os.fspath(path)) if out is None else os.fspath(out)
     watch = watch or Watch()
     dataset = open(path)
@@ -220,6 +219,8 @@ class _Run:
         try:
             with located(path=path):
                 return Encoder.from_dict(state["encoder"], self._task), _progress(state, self._task)
+        except RekordError:  # some of them are an OSError or a ValueError too
+            raise
         except (
             AttributeError,
             KeyError,
@@ -274,20 +275,20 @@ class _Run:
 
 
 def _checked(asked: _Asked) -> _Asked:
-    checked_count("epochs", asked.epochs, least=1)
-    checked_count("batch_size", asked.batch_size, least=1)
-    checked_seed("seed", asked.seed)
-    checked_size(asked.image_size)
+    positive_int("epochs", asked.epochs)
+    positive_int("batch_size", asked.batch_size, do="batch_size=32")
+    seed_number("seed", asked.seed)
+    if asked.image_size is not None:
+        height_and_width("image_size", asked.image_size, least=LEAST_SIDE, most=MOST_SIDE)
     if asked.limit is not None:
-        checked_count("limit", asked.limit, least=1)
-    if not 0 < asked.learning_rate < float("inf"):
-        raise error(
-            "U605",
-            f"`learning_rate` cannot be {asked.learning_rate!r}",
-            expected="a number above 0",
-            found=repr(asked.learning_rate)[:60],
-            do="learning_rate=0.001",
-        )
+        positive_int("limit", asked.limit)
+    real_number(
+        "learning_rate",
+        asked.learning_rate,
+        expected="a number above 0",
+        fits=lambda rate: 0 < rate < float("inf"),
+        do="learning_rate=0.001",
+    )
     if asked.balance and asked.class_weights:
         raise error(
             "U605",

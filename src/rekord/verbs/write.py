@@ -17,7 +17,7 @@ from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import Manifest
 from rekord.errors import RekordError, error
-from rekord.framing.deflate import checked_compression
+from rekord.framing.deflate import compression_name
 from rekord.layouts.base import Layout, Plain, Verify
 from rekord.layouts.tfds import check_tfds, tfds_files
 from rekord.schema import Label, Schema
@@ -94,7 +94,7 @@ def prepare(
         shard_bytes=byte_count(shard_size, name="shard_size"),
         shards=None if shards is None else checked_whole("shards", shards, least=1, most=99_999),
     )
-    name = checked_compression(compression)
+    name = compression_name(compression)
     if not isinstance(max_rejects, (int, float)) or isinstance(max_rejects, bool) or not max_rejects >= 0:
         raise _refused(
             "max_rejects", max_rejects, "a share of the rows below 1, or a number of them", "max_rejects=0.01"

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from rekord import _core
+from rekord.arguments import as_path
 from rekord.codec.columns import Optional
 from rekord.codes import CODES
 from rekord.conversion.staging import StagedFolder, exists, read_bytes, staged
@@ -246,7 +247,10 @@ def salvaged(
     storage: Storage = LOCAL,
 ) -> SalvageReport:
     """The same with a report that can be watched while it grows."""
-    source, target = _path("src", src), _path("out", out)
+    do = 'rk.salvage("data", "data-repaired")'
+    source, target = (
+        as_path(name, path, expected="one path", do=do) for name, path in (("src", src), ("out", out))
+    )
     kind = _kind(source, storage)
     _check_places(source, target, kind, storage)
     report.out = target
@@ -323,18 +327,6 @@ def _nothing(path: str, kept: Kept | None) -> RekordError:
         found="none in any file" if failure is None else f"{failure.code}: {failure.what}",
         do="copy it again from its origin; `rekord check` says what is wrong with each file",
     )
-
-
-def _path(name: str, path: object) -> str:
-    if not isinstance(path, (str, os.PathLike)):
-        raise error(
-            "U605",
-            f"`{name}` cannot be a {type(path).__name__}",
-            expected="one path",
-            found=repr(path)[:60],
-            do='rk.salvage("data", "data-repaired")',
-        )
-    return os.fsdecode(path)
 
 
 def _kind(path: str, storage: Storage) -> str | None:

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
+from rekord.arguments import optional_names
 from rekord.conversion.copy_records import Records, Stretch, cut_records
 from rekord.conversion.derive import Copied, Framed, Linked, NewShard, NewSplit, Remake, kept_shard
 from rekord.conversion.driver import Outcome
@@ -20,14 +21,13 @@ from rekord.dataset.samplers import Selected, digest_of, selected
 from rekord.dataset.shard_index import compression_of
 from rekord.dataset.split import Split
 from rekord.errors import error
-from rekord.framing.deflate import checked_compression
+from rekord.framing.deflate import compression_name
 from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.messages import near_miss, shown
 from rekord.storage.local import PathLike
 from rekord.transforms.augment import augmentation, checked_augmentations
-from rekord.transforms.base import checked_columns
 from rekord.verbs.balance.sampling import Draw, fewer, labelled, more, targets
 from rekord.verbs.balance.synthesis import (
     MakeRow,
@@ -152,10 +152,10 @@ def prepare_balance(path: Any, out: Any, asked: Asked, *, storage: Any = None) -
     check_one_of("format", asked.format, (None, "tfds"))
     checked_seed("seed", asked.seed)
     checked_whole("k_neighbors", asked.k_neighbors, least=1, most=1_000_000)
-    checked_columns("columns", asked.columns)
-    checked_columns("per_box", asked.per_box)
+    optional_names("columns", asked.columns)
+    optional_names("per_box", asked.per_box)
     if asked.compression is not None:
-        checked_compression(asked.compression)
+        compression_name(asked.compression)
     names = () if asked.augment is None else checked_augmentations(asked.augment)
     _check_together(asked, names)
     cut = CutRule(

@@ -25,7 +25,7 @@ from rekord.dataset.samplers import FileOrder, Selected, Selection, Whole, all_n
 from rekord.dataset.shard_index import compression_of
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
-from rekord.framing.deflate import checked_compression
+from rekord.framing.deflate import compression_name
 from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Feature, RecordKind, Schema
@@ -189,7 +189,7 @@ def chosen_compression(asked: str | None, paths: Sequence[str], format: str | No
     TFDS reads no compressed files: for it there is none, unless asked for, which is refused.
     """
     if asked is not None:
-        return checked_compression(asked)
+        return compression_name(asked)
     if format == "tfds":
         return "none"
     found = {compression_of(path) for path in paths}
