@@ -15,10 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import typer
 
 import rekord as rk
-from rekord.cli.main import app, run
+from rekord.cli.main import commands, run
 from rekord.codes import CODES
 from rekord.storage.local import read_error, write_error
 from rekord.testing import damage, wire
@@ -79,8 +78,7 @@ def test_a_page_names_only_codes_that_are_registered(code):
 
 
 def _verbs(*, hidden: bool) -> set[str]:
-    commands = typer.main.get_command(app).commands
-    return {name for name, command in commands.items() if hidden or not command.hidden}
+    return {name for name, command in commands().commands.items() if hidden or not command.hidden}
 
 
 @pytest.mark.parametrize("code", CODES)

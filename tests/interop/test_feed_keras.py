@@ -258,50 +258,55 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import keras, numpy as np
 import rekord as rk
 
-folder, kept, until = sys.argv[1], sys.argv[2], int(sys.argv[3])
-keras.utils.set_random_seed(1)
-net = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
-loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-net.compile(keras.optimizers.SGD(0.3), loss)
-state, done = None, 0
-if os.path.exists(kept + ".json"):
-    saved = json.load(open(kept + ".json"))
-    state, done = saved["state"], saved["done"]
-    net.set_weights([np.array(part, np.float32) for part in saved["weights"]])
-split = rk.open(folder)["train"]
+def train(folder, kept, until):
+    keras.utils.set_random_seed(1)
+    net = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    net.compile(keras.optimizers.SGD(0.3), loss)
+    state, done = None, 0
+    if os.path.exists(kept + ".json"):
+        saved = json.load(open(kept + ".json"))
+        state, done = saved["state"], saved["done"]
+        net.set_weights([np.array(part, np.float32) for part in saved["weights"]])
+    split = rk.open(folder)["train"]
 
-class Keep(keras.callbacks.Callback):
-    def __init__(self, dataset, done):
-        super().__init__()
-        self.dataset, self.done, self.seen = dataset, done, 0
-    def on_train_batch_end(self, batch, logs=None):
-        self.seen += 1
-        weights = [part.astype(float).tolist() for part in net.get_weights()]
-        done = self.done + self.seen
-        saved = {"state": self.dataset.state_after(self.seen), "done": done, "weights": weights}
-        with open(kept + ".tmp", "w") as file:
-            json.dump(saved, file)
-        os.replace(kept + ".tmp", kept + ".json")
-        if done == until:
-            os.kill(os.getpid(), signal.SIGKILL)
+    class Keep(keras.callbacks.Callback):
+        def __init__(self, dataset, done):
+            super().__init__()
+            self.dataset, self.done, self.seen = dataset, done, 0
+        def on_train_batch_end(self, batch, logs=None):
+            self.seen += 1
+            weights = [part.astype(float).tolist() for part in net.get_weights()]
+            done = self.done + self.seen
+            saved = {"state": self.dataset.state_after(self.seen), "done": done, "weights": weights}
+            with open(kept + ".tmp", "w") as file:
+                json.dump(saved, file)
+            os.replace(kept + ".tmp", kept + ".json")
+            if done == int(until):
+                os.kill(os.getpid(), signal.SIGKILL)
 
-def fit(begin, end, **where):
-    global done
-    dataset = split.to_keras(32, x="point", shuffle=True, seed=5, **where)
-    keep = Keep(dataset, done)
-    net.fit(dataset, initial_epoch=begin, epochs=end, verbose=0, shuffle=False, callbacks=[keep])
-    done += keep.seen
+    def fit(begin, end, **where):
+        nonlocal done
+        dataset = split.to_keras(32, x="point", shuffle=True, seed=5, **where)
+        keep = Keep(dataset, done)
+        net.fit(dataset, initial_epoch=begin, epochs=end, verbose=0, shuffle=False, callbacks=[keep])
+        done += keep.seen
 
-epoch = 0
-if state is not None:
-    fit(state["epoch"], state["epoch"] + 1, state=state)  # the rest of that epoch
-    epoch = state["epoch"] + 1
-fit(epoch, 3, epoch=epoch)
+    epoch = 0
+    if state is not None:
+        fit(state["epoch"], state["epoch"] + 1, state=state)  # the rest of that epoch
+        epoch = state["epoch"] + 1
+    fit(epoch, 3, epoch=epoch)
+
+for kept, until in zip(sys.argv[2::2], sys.argv[3::2]):
+    train(sys.argv[1], kept, until)
 """
 
 
-def train(folder: Path, kept: Path, until: int) -> int:
-    command = [sys.executable, "-W", "error::UserWarning", "-c", TRAINING, str(folder), str(kept), str(until)]
+def train(folder: Path, *runs: tuple[Path, int]) -> int:
+    """Train once for each place and number of steps, after which the process is killed, in one process."""
+    arguments = [str(part) for run in runs for part in run]
+    command = [sys.executable, "-W", "error::UserWarning", "-c", TRAINING, str(folder), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode
@@ -309,11 +314,10 @@ def train(folder: Path, kept: Path, until: int) -> int:
 
 @pytest.mark.concurrency
 def test_killed_and_resumed_training_reaches_the_same_weights(folder: Path, tmp_path: Path) -> None:
-    assert train(folder, tmp_path / "whole", -1) == 0
-    kept = tmp_path / "killed"
-    assert train(folder, kept, 10) == -signal.SIGKILL  # in the middle of the second epoch
+    kept = tmp_path / "killed"  # in the middle of the second epoch
+    assert train(folder, (tmp_path / "whole", -1), (kept, 10)) == -signal.SIGKILL
     assert json.loads(Path(f"{kept}.json").read_text())["done"] == 10
-    assert train(folder, kept, -1) == 0
+    assert train(folder, (kept, -1)) == 0
     whole, resumed = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("whole", "killed"))
     assert resumed["done"] == whole["done"] == 21
     assert resumed["weights"] == whole["weights"]

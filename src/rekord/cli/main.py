@@ -8,6 +8,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -225,6 +226,12 @@ app.command(
 )(view)
 
 
+@cache
+def commands() -> Any:
+    """All verbs with their options, made once in a process: that reads the signature of every verb."""
+    return typer.main.get_command(app)
+
+
 def run(argv: Sequence[str] | None = None, *, leave: Callable[[int], None] | None = None) -> int:
     """Run one command line and give its exit code; whatever happens, it is said in one clear message.
 
@@ -256,7 +263,7 @@ def run(argv: Sequence[str] | None = None, *, leave: Callable[[int], None] | Non
 
 def _run(arguments: list[str], reserve: bytearray, *, as_json: bool) -> int:
     """Run a verb and report how it failed, except for want of memory: that error is raised."""
-    group: Any = typer.main.get_command(app)
+    group = commands()
     try:
         # Not through the command's own `main`, which ends the process in ways of its own.
         with group.make_context("rekord", list(arguments)) as context:

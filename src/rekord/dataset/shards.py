@@ -507,5 +507,5 @@ def _walked(gathered: Gathered, records: int) -> tuple[bool, bool]:
     By their headers, which cost little while they are in the cache.
     """
     size_bytes = gathered.size_bytes
-    frames, consumed, _, problem = _core.hop(gathered.slab, 0, size_bytes, size_bytes, records)
+    frames, consumed, _, problem = _core.skip_frames(gathered.slab, 0, size_bytes, size_bytes, records)
     return frames == records and consumed == size_bytes, problem is not None

@@ -45,9 +45,13 @@ SPLITS: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A source of five files in two folders, of very different sizes."""
-    folder = tmp_path / "source"
+    return _source(tmp_path / "source", (70, 3, 40, 30, 1))
+
+
+def _source(folder: Path, sizes: tuple[int, ...]) -> Path:
+    """Five files in two folders, of so many rows."""
     for i, (name, rows) in enumerate(
-        [("train/a", 70), ("train/b", 3), ("train/sub/c", 40), ("val/d", 30), ("val/e", 1)]
+        zip(("train/a", "train/b", "train/sub/c", "val/d", "val/e"), sizes, strict=True)
     ):
         path = folder / f"{name}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,10 +96,11 @@ def test_any_number_of_workers_gives_the_same_bytes(
 @pytest.mark.parametrize("run_bytes", [1, 700])
 @pytest.mark.slow
 def test_any_size_of_parts_and_runs_gives_the_same_bytes(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int, run_bytes: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int, run_bytes: int
 ) -> None:
     never_wait_for_disks(monkeypatch)
-    source = NumberedFiles(str(root))
+    # Few rows: at a byte each, every one is a part and a run of its own.
+    source = NumberedFiles(str(_source(tmp_path / "source", (40, 3, 12, 9, 1))))
     for name, options in SPLITS.items():
         if name == "source":
             continue
