@@ -166,6 +166,7 @@ def append(
     Rows have the form in which IN was written, and must fit its schema: exit code 1 where one does not.
     """
     from rekord.verbs.edit.append import appended
+    from rekord.verbs.options import WriteOptions
 
     target = parse_target("append", out, replace=replace, workers=workers, fresh=fresh)
     return run_edit(
@@ -173,12 +174,14 @@ def append(
             path,
             source,
             target,
-            split=options.splits(split),
-            map=options.function(map_),
-            shard_size=shard_size,
-            shards=shards,
-            verify=verify,  # type: ignore[arg-type]
-            limit=limit,
+            WriteOptions(
+                split=options.splits(split),
+                map=options.function(map_),
+                shard_size=shard_size,
+                shards=shards,
+                verify=verify,  # type: ignore[arg-type]
+                limit=limit,
+            ),
         ),
         "appended",
         as_json=as_json,

@@ -69,10 +69,11 @@ def rewrite(
 
     In other shards, another order, or with other columns. IN stays as it is.
     """
-    from rekord.verbs.rewrite.rewrite import Asked, prepare_rewrite
+    from rekord.verbs.options import RewriteOptions
+    from rekord.verbs.rewrite.rewrite import prepare_rewrite
 
     began = time.perf_counter()
-    asked = Asked(
+    asked = RewriteOptions(
         kind=None if kind is None else kind.value,
         schema=options.schema(schema),
         cast=pairs("--cast", cast, do="--cast label=int64"),
@@ -88,7 +89,7 @@ def rewrite(
         shuffle=shuffle,
         seed=seed,
         lossy=lossy,
-        format=format_,
+        format=format_,  # type: ignore[arg-type]
         workers=workers,
         fresh=fresh,
     )

@@ -7,17 +7,21 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.storage.local import LOCAL, Readable, Stat, read_error
+from rekord.storage.local import LOCAL, PathLike, Readable, Stat, read_error
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
 
 PART_BYTES = 64 << 20
 """About how much of a source one task reads."""
@@ -123,6 +127,20 @@ class SerialSource(Protocol):
 
 
 Source: TypeAlias = "PartedSource | SerialSource"
+
+
+class IndexedRows(Protocol):
+    """Rows by number, as a torch Dataset has them."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> object: ...
+
+
+ArrowRows: TypeAlias = "pa.Table | pa.RecordBatch"
+RowsLike: TypeAlias = (
+    "Source | PathLike | Iterable[object] | Mapping[str, npt.ArrayLike] | ArrowRows | IndexedRows"
+)
+"""What a source is made of: see `rk.write`. DataFrames, tf.data and Hugging Face datasets are iterables."""
 
 
 def is_parted(source: Source) -> bool:
