@@ -7,6 +7,7 @@ import gc
 import gzip
 import os
 import shutil
+import signal
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -82,10 +83,14 @@ _temporary = pytest.StashKey[Path]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Work in memory where the system offers room: on a disk, its journal takes longer than many of the tests.
+    """Hear interrupts, and work in memory where the system offers room.
 
-    Not where long tests may run, which write tens of GB. Nothing depends on a disk: see `no_fsync`.
+    A shell starts background jobs with SIGINT ignored, and children inherit that: tests of Ctrl-C would wait for
+    ever. On a disk, its journal takes longer than many of the tests; not where long tests may run, which write tens
+    of GB. Nothing depends on a disk: see `no_fsync`.
     """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput") or config.option.basetemp or "not long" not in config.option.markexpr:
         return
     if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _ROOM_BYTES:

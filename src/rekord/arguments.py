@@ -25,12 +25,10 @@ _UNIT_BYTES = {unit.lower(): size for unit, size in _UNITS.items()}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
-def invalid(
-    name: str, value: object, expected: str, do: str | None, *, code: str = "U605", **fields: Any
-) -> RekordError:
+def invalid(name: str, value: object, expected: str, do: str | None, **fields: Any) -> RekordError:
     """The error for a parameter that cannot have this value; `fields` are those of `RekordError`."""
     what = f"`{name}` cannot be {shown(value)}"
-    return error(code, what, **{"expected": expected, "found": shown(value), "do": do, **fields})
+    return error("U605", what, **{"expected": expected, "found": shown(value), "do": do, **fields})
 
 
 def exclusive(first: str, second: str, *, expected: str = "one of them", do: str) -> RekordError:
@@ -103,16 +101,14 @@ def flag(name: str, value: object) -> bool:
     raise invalid(name, value, "True or False", f"{name}=True")
 
 
-def one_of(name: str, value: T, known: Collection[object], *, do: str | None = None, code: str = "U605") -> T:
+def one_of(name: str, value: T, known: Collection[object], *, do: str | None = None) -> T:
     """One of the known values, with the nearest of them in the message otherwise."""
     if (value is None or isinstance(value, (str, int))) and value in known:
         return value
     names = [one for one in known if isinstance(one, str)]
     near = near_miss(value, names) if isinstance(value, str) else None
     listed = ", ".join([f'"{one}"' if isinstance(one, str) else repr(one) for one in known])
-    raise invalid(
-        name, value, f"one of {listed}", f'{name}="{near or names[0]}"' if near or not do else do, code=code
-    )
+    raise invalid(name, value, f"one of {listed}", f'{name}="{near or names[0]}"' if near or not do else do)
 
 
 def as_path(
@@ -140,7 +136,6 @@ def name_list(
     expected: str = "a list of names, each once",
     do: str,
     empty: bool = False,
-    code: str = "U605",
 ) -> tuple[str, ...]:
     """A list or tuple of names that can be stored, each once."""
     given = tuple(value) if isinstance(value, (list, tuple)) else None
@@ -151,7 +146,7 @@ def name_list(
         and len(set(given)) == len(given)
     ):
         return given
-    raise invalid(name, value, expected, do, code=code)
+    raise invalid(name, value, expected, do)
 
 
 def optional_names(name: str, value: object) -> tuple[str, ...] | None:

@@ -107,11 +107,11 @@ def test_finished_shards_are_not_copied_again(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_second_run_to_the_same_place_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
-    from rekord.conversion.staging import Lock
+    from rekord.storage.transaction import Transaction
 
     place = Place(tmp_path, "copied")
     out = place.new()
-    with Lock(str(out)), pytest.raises(DatasetError) as caught:
+    with Transaction(out).lock(), pytest.raises(DatasetError) as caught:
         place.run(out)
     assert (caught.value.code, caught.value.location.path) == ("X512", str(out))
     place.assert_next_run_ends_it(out)

@@ -56,7 +56,11 @@ def test_every_compressed_file_can_be_read_in_file_order_and_ours_in_any(tmp_pat
     for call in (lambda: split[0], lambda: split.batches(8, shuffle=True), lambda: split.batches(8, world=2)):
         with pytest.raises(rk.UsageError) as caught:
             call()
-        assert (caught.value.code, caught.value.location.path) == ("U651", str(alone))
+        assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+            "U651",
+            "compressed file cannot be read in arbitrary order",
+            str(alone),
+        )
 
 
 @pytest.mark.parametrize("shuffle", [False, "exact", "block"])

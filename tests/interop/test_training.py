@@ -253,7 +253,7 @@ def test_a_run_does_not_go_on_with_other_options(
 def test_a_place_with_a_run_in_it_is_not_taken_unasked(numbers: Path, whole_run: Trained) -> None:
     with pytest.raises(rk.UsageError) as caught:
         rk.train(numbers, whole_run.out, **NUMBERS)
-    assert caught.value.code == "U633"
+    assert str(caught.value).startswith("U618: output already contains a run")
     assert caught.value.location.path == whole_run.out
     assert "--resume" in str(caught.value.do)
 

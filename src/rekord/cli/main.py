@@ -39,7 +39,7 @@ from rekord.cli.view import view
 from rekord.cli.write import write
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
-from rekord.storage import portability
+from rekord.storage import os_hints, portability
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "write": (
@@ -193,7 +193,7 @@ def root(
         console.tell(ctx.get_help())
         raise typer.Exit(WRONG_USAGE)
     if ctx.invoked_subcommand != "explain":
-        portability.check_address_space(_ADDRESS_SPACE_BYTES, "NumPy and Arrow")
+        os_hints.check_address_space(_ADDRESS_SPACE_BYTES, "NumPy and Arrow")
 
 
 for verb in (
@@ -284,7 +284,7 @@ def _run(arguments: list[str], reserve: bytearray, *, as_json: bool) -> int:
         raise
     except Exception as bug:
         reserve.clear()  # a message needs memory too
-        refused = portability.refused(bug)
+        refused = os_hints.refused(bug)
         if refused is None:
             return _our_bug(bug, as_json=as_json)
         if refused.code == _OUT_OF_MEMORY:

@@ -259,7 +259,7 @@ def _refuse_mask_options(conversion: Conversion, given: dict[str, str | None]) -
     for option, value in given.items():
         if value is not None and conversion.job.layout.name != "deeplab":
             raise error(
-                "U623",
+                "U605",
                 f"`{option}` means nothing without masks",
                 expected="a source of images and masks",
                 found=conversion.job.source.kind,

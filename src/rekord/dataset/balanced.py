@@ -240,7 +240,7 @@ def _checked_feature(schema: LazySchema, by: object) -> Feature:
 
 def _refused(what: str, expected: str, found: str) -> RekordError:
     return error(
-        "U665",
+        "U667",
         f"records cannot be told apart by {what}",
         expected=expected,
         found=found,

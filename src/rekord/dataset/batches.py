@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -25,6 +24,7 @@ from rekord.dataset.readers.sequential import (
 from rekord.dataset.samplers import Recipe
 from rekord.dataset.shards import Shards
 from rekord.errors import error
+from rekord.storage.portability import usable_cores
 
 _MOST_USUAL_THREADS = 4
 """More threads than this read no faster from one disk; who knows better says so."""
@@ -191,7 +191,7 @@ class _Indexed:
 
 def usual_threads() -> int:
     """As many threads as this process may use cores, up to a sensible number; one in a worker of torch."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     return min(cores, _MOST_USUAL_THREADS)
 
 

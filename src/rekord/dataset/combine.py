@@ -142,7 +142,7 @@ def _checked_splits(splits: Any) -> list[Split]:
             raise one._no_view("concat")
         if not same_transforms(one._transforms, parts[0]._transforms):
             raise error(
-                "U657",
+                "U656",
                 "splits with different transforms cannot be put together",
                 expected="splits without transforms, or all with the same",
                 found=f"`{parts[0].name}` and `{one.name}` with different ones",
@@ -150,7 +150,8 @@ def _checked_splits(splits: Any) -> list[Split]:
             )
         if one._map is not parts[0]._map:
             raise error(
-                "U657",
+                "U656",
+                "splits with different functions cannot be combined",
                 expected="splits without a function, or all with one and the same",
                 found=f"`{parts[0].name}` and `{one.name}` with different ones",
                 do="rk.concat([a, b]).map(function)",
@@ -331,4 +332,4 @@ def _quotas(sizes: Sequence[int], shares: Sequence[Fraction], length: object) ->
 
 
 def _no_mix(what: str, expected: str, found: str, do: str) -> RekordError:
-    return error("U668", f"splits cannot be mixed: {what}", expected=expected, found=found, do=do)
+    return error("U656", f"splits cannot be mixed: {what}", expected=expected, found=found, do=do)

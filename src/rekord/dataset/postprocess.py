@@ -137,7 +137,8 @@ def pictures_of(
         return DecodedPictures(pictures, resize)
     stored = next((name for name, feature in features.items() if feature.kind == "bytes"), None)
     raise error(
-        "U655",
+        "U676",
+        "no images to decode",
         expected="a column that is declared as rk.Image or rk.Mask",
         found=", ".join([f"`{name}`: {type(feature).__name__}" for name, feature in features.items()])[:60],
         do="leave `decode` out"

@@ -30,7 +30,7 @@ def transformed(split: AnySplit, transforms: Sequence[Any]) -> AnySplit:
     steps = as_chain(transforms[0] if len(transforms) == 1 else transforms).steps
     if split._map is not None:
         raise error(
-            "U686",
+            "U691",
             "`transform` comes behind a function that changes batches",
             expected="transforms before functions: they take rows as a schema declares them",
             found="`map` was called first",
@@ -58,7 +58,7 @@ def refuse_changed(split: Numbered, column: str, verb: str) -> None:
     touched = transforms.bound.touches
     if touched is None or column in touched:
         raise error(
-            "U687",
+            "U667",
             f"`{verb}` knows the classes of `{column}` as they are stored, and a transform changes them",
             expected="a column that no transform touches",
             found=f"split.transform(…).{verb}(by={column!r})"[:60],

@@ -116,7 +116,7 @@ class Drawn(Split):
 
     def _no_view(self, method: str) -> RekordError:
         return error(
-            "U666",
+            "U651",
             f"`{method}` needs records by number, and this split is {self._drawing.said}",
             expected="a split that is not drawn from",
             found=repr(self)[:60],

@@ -24,6 +24,7 @@ from rekord.dataset.shard_index import ShardIndex, changed, front_only, rebuilt_
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
 from rekord.storage.local import LOCAL, read_error
+from rekord.storage.portability import open_to_read, pread
 from rekord.storage.remote import is_remote
 from rekord.storage.router import each
 
@@ -402,7 +403,7 @@ class _PlainShard:
         self.index = index
         self._mapping: _core.Mapping | None = None
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = open_to_read(path, wait=True)
         except OSError as failure:
             raise read_error(path, failure) from failure
         try:
@@ -444,15 +445,12 @@ class _PlainShard:
         begins, ends = self.index.extents(records, file_bytes)
         frames: list[bytes] = []
         try:
-            descriptor = os.open(self.path, os.O_RDONLY)
+            descriptor = open_to_read(self.path, wait=True)
             try:
                 for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
                     if not begin <= end <= file_bytes:
                         break
-                    frame = os.pread(descriptor, end - begin, begin)
-                    while 0 < len(frame) < end - begin:  # no more than 2 GiB come at once
-                        more = os.pread(descriptor, end - begin - len(frame), begin + len(frame))
-                        frame = frame + more if more else b""
+                    frame = pread(descriptor, end - begin, begin)
                     if len(frame) < end - begin:
                         break
                     frames.append(frame)
@@ -489,6 +487,7 @@ def only_from_the_front(path: str, compression: str) -> RekordError:
     """The error for a compressed file that nobody knows how to enter."""
     return error(
         "U651",
+        "compressed file cannot be read in arbitrary order",
         location=Location(path=path),
         expected="an uncompressed file, or one that rekord compressed, with its index",
         found=f"a {compression} stream without places where reading can begin",

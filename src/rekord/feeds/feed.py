@@ -125,7 +125,7 @@ def chosen_ranks(
     number, size, checked = checked_ranks(rank, world, "keep" if remainder is None else remainder)
     if remainder is None and size > 1:
         raise error(
-            "U661",
+            "U605",
             f"`remainder` must be chosen for a world of {size}",
             expected='remainder="drop", "pad" or "keep"',
             found="none given",
@@ -138,7 +138,7 @@ def _found(world: int, group: Group, start: str) -> tuple[int, int]:
     found = group()
     if found is None:
         raise error(
-            "U662",
+            "U605",
             'rank="auto" finds no ranks',
             expected=f"{start} before this call",
             found="a process that belongs to no group",
@@ -146,7 +146,7 @@ def _found(world: int, group: Group, start: str) -> tuple[int, int]:
         )
     if world not in (1, found[1]):
         raise error(
-            "U662",
+            "U605",
             f"`world` is {repr(world)[:60]}, and the group of this process has {found[1]}",
             expected=f"world={found[1]}",
             found=f"world={repr(world)[:60]}",

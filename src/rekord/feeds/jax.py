@@ -133,7 +133,7 @@ def _placer(jax: Any, sharding: Any, device: Any) -> Put:
             return jax.device_put(array, device)
         except (TypeError, ValueError):
             raise error(
-                "U663",
+                "U676",
                 "jax cannot place a column",
                 expected="an array that the sharding can divide"
                 if sharding is not None
@@ -158,7 +158,7 @@ def _narrowed(array: Array) -> Array:
     if not changed.any():
         return narrow
     raise error(
-        "U663",
+        "U676",
         f"a column of {array.dtype} has values that {dtype} does not hold, and jax keeps 32 bits",
         expected=f"values that {dtype} holds",
         found=str(array[changed].flat[0])[:60],
@@ -174,7 +174,7 @@ def _not_shared(name: str, column: Column) -> RekordError:
     elif isinstance(column, SparseColumn):
         do = f'map= with a function that makes it dense: batch["{name[:40]}"].to_dense()'
     return error(
-        "U663",
+        "U676",
         f"`{name}` has rows of different {'sizes' if pictures else 'lengths'}, which devices cannot share",
         location=Location(feature=name),
         expected="a dense column beside sharding=",
@@ -200,7 +200,7 @@ def _check_sharding(jax: Any, sharding: Any, device: Any, remainder: Remainder |
         )
     if remainder is None:
         raise error(
-            "U661",
+            "U605",
             "`remainder` must be chosen beside a sharding",
             expected='remainder="drop", "pad" or "keep"',
             found="none given",

@@ -124,7 +124,7 @@ class _Chosen:
         weight = None if sample_weight is None else _column(known, "sample_weight", sample_weight)
         if weight is not None and not labels:
             raise error(
-                "U660",
+                "U676",
                 "`sample_weight` needs a `y` to weigh",
                 location=Location(feature=weight),
                 expected="y=…, the name of the column to learn",
@@ -153,7 +153,7 @@ def _labels(known: Known, y: Columns) -> tuple[str, ...]:
         return found
     proposed = found[-1:] or [name for name in ("y", "label") if name in known] or [*known][-1:] or ["label"]
     raise error(
-        "U660",
+        "U676",
         f"`y` must be named: {'no column is' if not found else f'{len(found)} columns are'} declared as rk.Label",
         expected="the name of the column to learn, or [] for none",
         found=_listed(found) if found else "columns " + _listed(known),
@@ -168,7 +168,7 @@ def _inputs(known: Known, x: Columns, labels: tuple[str, ...], weight: str | Non
         return inputs
     others = (*labels, *([weight] if weight else []))
     raise error(
-        "U660",
+        "U676",
         "no column is left for `x`" if x is None else "`x` names no column",
         expected="a column beside " + _listed(others) if others else "a column",
         found="columns " + _listed(known),
@@ -187,7 +187,7 @@ def _column(known: Known, argument: str, name: object) -> str:
             known[name]  # one that is not there names its near misses
         elif name not in known:
             raise error(
-                "U660",
+                "U676",
                 f"the function for `map` gives no column {name[:60]!r}",
                 location=Location(feature=name),
                 expected="one of " + _listed(known),
@@ -209,7 +209,7 @@ def _check_weights(tf: Any, name: str, spec: Any) -> None:
         return
     holes = isinstance(spec, dict) and spec["values"].dtype != tf.string
     raise error(
-        "U660",
+        "U676",
         "`sample_weight` needs a number for every record",
         location=Location(feature=name),
         expected="a column of numbers of one shape",
@@ -222,7 +222,7 @@ def _check_classes(tf: Any, name: str, spec: Any) -> None:
     """Only a function can have made something else of a label than one id a record."""
     if not isinstance(spec, tf.TensorSpec) or not spec.dtype.is_integer or spec.shape.rank != 1:
         raise error(
-            "U660",
+            "U676",
             "`class_weight` needs a `y` of class ids, and the function for `map` gives another one",
             location=Location(feature=name),
             expected="whole numbers of shape (rows,)",
@@ -239,7 +239,7 @@ def _table(split: Split, schema: Schema, labels: tuple[str, ...], given: ClassWe
     feature = schema.get(name)
     if len(labels) != 1 or not isinstance(feature, Label) or feature.shape != () or feature.optional:
         raise error(
-            "U660",
+            "U676",
             "`class_weight` needs one `y` that is a class",
             location=Location(feature=name or None),
             expected="y=…, a column that is declared as rk.Label, with one class a record",
@@ -270,7 +270,7 @@ def _table(split: Split, schema: Schema, labels: tuple[str, ...], given: ClassWe
 
 def _refused_weights(expected: str, found: str) -> RekordError:
     return error(
-        "U660",
+        "U676",
         "`class_weight` cannot be used",
         expected=expected,
         found=found,

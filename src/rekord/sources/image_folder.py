@@ -311,4 +311,4 @@ def class_names(classes: Sequence[str] | None) -> tuple[str, ...] | None:
     if classes is None:
         return None
     expected = "a list of names by id, each of them once"
-    return name_list("classes", classes, expected=expected, do='classes=["cat", "dog"]', code="U611")
+    return name_list("classes", classes, expected=expected, do='classes=["cat", "dog"]')

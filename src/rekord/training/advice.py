@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rekord.errors import RekordError
+from rekord.storage.portability import usable_cores
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
@@ -58,7 +59,7 @@ def facts(split: Split, task: Task, image_size: tuple[int, int] | None) -> Facts
         used_columns=used,
         used_bytes=sum(size for name, size in sizes.items() if name in used),
         unused_bytes=sum(size for name, size in sizes.items() if name not in used),
-        cores=_cores(),
+        cores=usable_cores(),
     )
 
 
@@ -149,10 +150,6 @@ def _all_bytes(known: Facts) -> int:
 def _beside(path: str, suffix: str) -> str:
     """A name for what is made of a dataset, in the folder where a person works."""
     return shlex.quote(f"{os.path.basename(os.path.normpath(path)) or 'dataset'}-{suffix}")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _usual_threads(cores: int) -> int:

@@ -207,7 +207,7 @@ def _coded(split: Split, target: str) -> Coded:
             raise
         is_missing = failure.found == "no value"
         raise error(
-            "U678",
+            "U608",
             failure.what,
             location=failure.location,
             expected=failure.expected,
@@ -282,7 +282,7 @@ def _check_numbers(split: Split, target: str, *, constant: bool = False) -> None
     _check_missing(split, target, missing)
     if strange.count:
         raise error(
-            "U678",
+            "U608",
             f"{strange.count:,} of {len(split):,} records have no finite number in `{target}`",
             location=strange.location(split, target),
             expected="a finite number in each record",
@@ -322,7 +322,7 @@ class _Places:
 def _check_missing(split: Split, target: str, missing: _Places) -> None:
     if missing.count:
         raise error(
-            "U678",
+            "U608",
             f"{missing.count:,} of {len(split):,} records have no value in `{target}`",
             location=missing.location(split, target),
             expected="a value in each record",
@@ -339,7 +339,7 @@ def _unlearnable(
     found: str,
     do: str = "rekord check PATH, which names such records",
 ) -> RekordError:
-    return error("U678", what, location=Location(feature=target), expected=expected, found=found, do=do)
+    return error("U608", what, location=Location(feature=target), expected=expected, found=found, do=do)
 
 
 def _sql(column: str) -> str:

@@ -13,13 +13,12 @@ import msgspec
 import numpy as np
 
 from rekord.arguments import height_and_width, integer, positive_int, real_number, seed_number
-from rekord.conversion.staging import Lock
 from rekord.dataset.dataset import Dataset, open
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error, located
 from rekord.location import Location
 from rekord.storage.local import LOCAL, write_error
-from rekord.storage.publish import publish
+from rekord.storage.transaction import STAGED_PREFIX, Transaction, publish
 from rekord.training import checkpoint
 from rekord.training.advice import advise, facts
 from rekord.training.checkpoint import Place, prepared, refuse_place, usual_folder
@@ -145,8 +144,9 @@ def run_training(
         check_target(splits.val, task)
     watch.chosen(task)
     keras = load_keras(asked.backend)  # after all that can be refused without it: it takes seconds
-    LOCAL.make_folder(os.path.dirname(os.path.abspath(folder)))
-    with Lock(folder):
+    transaction = Transaction(folder)
+    LOCAL.make_folder(transaction.parent)
+    with transaction.lock():
         place = prepared(folder, dataset=path, resume=asked.resume, fresh=asked.fresh)
         return _Run(path, place, asked, splits, task, keras, watch).run()
 
@@ -333,7 +333,7 @@ def _splits(dataset: Dataset, train: str | None, val: str | None, limit: int | N
     second = None if held_out is None else dataset[held_out]
     if second is not None and not len(second):
         raise error(
-            "U678",
+            "U608",
             f"there are no records in `{second.name}` to validate on",
             expected="some records",
             found="none",
@@ -389,7 +389,7 @@ def _progress(state: dict[str, Any], task: Task) -> Progress:
 
 def _save_model(learner: Learner, place: Place) -> None:
     # Keras insists on the ending; nothing is at the model's place until it is whole.
-    staged = os.path.join(place.folder, ".rekord-staged-model.keras")
+    staged = os.path.join(place.folder, f"{STAGED_PREFIX}model.keras")
     try:
         learner.save(staged)
         LOCAL.rename(staged, place.model)

@@ -64,7 +64,8 @@ def _made(told: Any, folder: str) -> Transform:
 
 def _unknown(found: Any, expected: str) -> RekordError:
     return error(
-        "U685",
+        "U691",
+        "recorded transform cannot be restored",
         expected=expected,
         found=shown(found),
         do="make the transforms yourself, or use the version of rekord that wrote the dataset",

@@ -365,7 +365,7 @@ def _weights(data: bytes, path: str, many: int) -> tuple[float, ...]:
             weights = tuple([float(line) for line in data.split()])
     if len(weights) != many or not all(isfinite(one) for one in weights):
         raise error(
-            "U690",
+            "U624",
             "the weights of a vocabulary cannot be used",
             location=Location(path=path),
             expected=f"{many:,} numbers, one a line",

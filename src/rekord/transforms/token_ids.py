@@ -30,6 +30,7 @@ from rekord.transforms.vocabularies import (
 )
 
 _MOST_LENGTH = 1 << 24
+_UNUSABLE = "tokenizer file cannot be used"
 
 
 def length_and_padding(max_length: object, pad: object) -> tuple[int | None, int | None]:
@@ -55,7 +56,7 @@ def hugging_face(
     place = as_path("with_", path, expected=expected, do='with_="words"')
     if not place.endswith(".json") and not os.path.exists(place):
         raise invalid("with_", path, expected, 'with_="words"')
-    data = read_bounded(place, "U694")
+    data = read_bounded(place, _UNUSABLE)
     _check_length(_loaded(data, place, max_length), max_length)  # refused here, before any row is read
     return TokenizerFile(column=column, data=data, max_length=max_length, pad=pad, into=into, keep=keep)
 
@@ -86,7 +87,7 @@ class TokenizerFile(OneColumn):
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> TokenizerFile:
-        data = companion(options, folder, "tokenizer", "sha256", "U694")
+        data = companion(options, folder, "tokenizer", "sha256", _UNUSABLE)
         rest = {name: value for name, value in options.items() if name not in ("tokenizer", "sha256")}
         rest["max_length"], rest["pad"] = length_and_padding(rest.get("max_length"), rest.get("pad"))
         tokenizer = _loaded(data, f"{folder}/{options['tokenizer']}", rest["max_length"])
@@ -179,7 +180,8 @@ def _check_length(tokenizer: Any, max_length: int | None) -> None:
 
 def _no_tokenizer(path: str, found: str) -> RekordError:
     return error(
-        "U694",
+        "U624",
+        _UNUSABLE,
         location=Location(path=path or None),
         expected="a tokenizer.json, as `Tokenizer.save` of Hugging Face's tokenizers writes it",
         found=found[:60],
@@ -260,7 +262,7 @@ def with_words(
     """The transform for a vocabulary that is known."""
     if oov is not None and oov not in words.ids:
         raise error(
-            "U690",
+            "U624",
             f"the vocabulary has no {oov!r:.40} for words that it lacks",
             expected="the word that `oov` names among its words",
             found=f"{len(words):,} others",

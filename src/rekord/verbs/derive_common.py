@@ -14,7 +14,6 @@ from rekord.conversion.copy_records import Records
 from rekord.conversion.derive import Remade, Remake, remake, unpacked_bytes
 from rekord.conversion.driver import Outcome
 from rekord.conversion.plan import Plan
-from rekord.conversion.staging import exists, open_staging, read_bytes
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.infer import Kind
@@ -32,6 +31,7 @@ from rekord.schema.interop.tfds import FEATURES_NAME, INFO_NAME, label_files
 from rekord.schema.messages import near_miss, shown
 from rekord.storage.remote import is_remote
 from rekord.storage.router import ANYWHERE
+from rekord.storage.transaction import Transaction, exists, read_bytes
 from rekord.verbs.write import TFDS_VERSION, tfds_name
 
 _SCHEMA_FILE = "schema.pbtxt"
@@ -133,7 +133,8 @@ def check_apart(out: str, olds: Sequence[Old]) -> None:
         around = any(os.path.realpath(path).startswith(place + os.sep) for path in files)
         if inside or around or place in map(os.path.realpath, files):
             raise error(
-                "U695",
+                "U631",
+                "new dataset would overlap the dataset that it is made from",
                 location=Location(path=out),
                 expected="a place of its own",
                 found=f"{'a place inside' if inside and place != root else 'the place of'} {old.name[:60]}",
@@ -222,8 +223,8 @@ def check_room(wanted: Remake) -> None:
     if not needed:
         return
     place = os.path.abspath(wanted.out)
-    staging = open_staging(place, wanted.plan.id, wanted.storage, spills=None)
-    if os.path.isdir(staging.folder) or is_made(wanted):
+    staging = Transaction(place, wanted.storage).staging(wanted.plan.id)
+    if exists(wanted.storage, staging.folder) or is_made(wanted):
         return
     while not os.path.isdir(place):
         place = os.path.dirname(place)
@@ -275,7 +276,7 @@ def _check_plain(split: Split) -> None:
         return
     drawn = isinstance(split, Drawn)
     raise error(
-        "U696",
+        "U651",
         f"`{split.name[:60]}` is more than its records: {'they are drawn' if drawn else 'something changes them'}",
         expected="a dataset, a split or a view of records as they are",
         found=shown(split),

@@ -108,7 +108,8 @@ def matching(split: Split, condition: str) -> Ids:
     for name in split.schema:
         if name.casefold() == _NUMBER:
             raise error(
-                "U697",
+                "U680",
+                "column name is reserved for conditions",
                 location=Location(feature=name),
                 expected="columns by other names",
                 found=f"a column `{name}`",

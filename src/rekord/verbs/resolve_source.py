@@ -136,7 +136,7 @@ def _schema_of(source: Any, facts: Facts) -> Any:
 
 def _unfit(source: Any, facts: Facts, wanted: str) -> RekordError:
     return error(
-        "U620",
+        "U676",
         f"a source of the kind {source.kind} has no rows for the layout {wanted!r}",
         expected=f"a source that fits it; this one fits {facts.layout!r}",
         found=source.kind,

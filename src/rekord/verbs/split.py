@@ -165,14 +165,14 @@ def _rule(options: SplitOptions) -> SplitRule:
     split, split_by = options.split, options.split_by
     if options.folds is None:
         if split is None or isinstance(split, str):
-            raise invalid("split", split, "ratios by name, or folds=", _EXAMPLE, code="U617")
+            raise invalid("split", split, "ratios by name, or folds=", _EXAMPLE)
         return split_rule(split, by=split_by, stratify=options.stratify, known=None)
     if split is not None:
-        raise invalid("split", split, "either split= or folds=", "leave one of them out", code="U617")
+        raise invalid("split", split, "either split= or folds=", "leave one of them out")
     count = integer("folds", options.folds, least=2, most=_MOST_FOLDS)
     if split_by is not None and options.stratify is not None:
         expected = "either split_by= or stratify="
-        raise invalid("split_by", split_by, expected, "leave one of them out", code="U617")
+        raise invalid("split_by", split_by, expected, "leave one of them out")
     return SplitRule(names=tuple([f"fold{i}" for i in range(count)]))
 
 
@@ -257,7 +257,8 @@ def folds(dataset: Dataset) -> list[tuple[Split, Split]]:
     if len(names) < 2:
         first = next((path for split in dataset.splits.values() for path in split.paths), None)
         raise error(
-            "U699",
+            "U606",
+            "dataset has no folds",
             location=Location(path=first),
             expected="splits named fold0, fold1, …",
             found=", ".join(dataset.splits)[:60],

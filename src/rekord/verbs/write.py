@@ -64,7 +64,8 @@ def prepare(
     facts = source.facts()
     if options.limit is None and facts.extra.get("infinite"):
         raise error(
-            "U625",
+            "U616",
+            "rows of the source never end",
             expected="rows that end",
             found="a pipeline that begins anew whenever it ends",
             likely="`.repeat()` in the pipeline, which training wants and writing does not",

@@ -288,7 +288,14 @@ def test_a_run_that_goes_on_says_where(stands_in, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "exit_code"), [("X576", 1), ("D403", 1), ("U608", 2), ("U678", 2), ("U633", 2), ("X575", 3)]
+    ("code", "exit_code"),
+    [
+        ("X576", 1),
+        ("D403", 1),
+        ("U608", 2),
+        ("U618", 2),
+        ("X575", 3),
+    ],
 )
 def test_a_failure_has_the_exit_code_of_its_kind(stands_in, capsys, code: str, exit_code: int) -> None:
     def tell(watch: Watch) -> Trained:

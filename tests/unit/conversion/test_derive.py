@@ -157,4 +157,4 @@ def test_the_same_again_has_nothing_to_do(dataset, tmp_path):
     assert hashlib.sha256((tmp_path / "out" / "rekord.json").read_bytes()).hexdigest() == before
     with pytest.raises(rk.UsageError) as caught:
         remake(wanted(tmp_path / "out", {}, name="another"))
-    assert caught.value.code == "U618"
+    assert (caught.value.code, caught.value.what) == ("U618", "output already exists")

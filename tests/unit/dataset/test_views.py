@@ -47,7 +47,8 @@ def huge() -> rk.Split:
 def refused(code: str, call: Any) -> rk.RekordError:
     with pytest.raises(rk.UsageError) as caught:
         call()
-    assert (caught.value.code, bool(caught.value.do)) == (code, True)
+    assert str(caught.value).startswith(code)
+    assert caught.value.do
     return caught.value
 
 
@@ -112,14 +113,14 @@ def test_views_of_very_many_records_take_no_memory() -> None:
 
 @pytest.mark.parametrize("which", [slice("a", None), slice(None, None, 0), slice(0.5, 2)])
 def test_a_slice_that_cannot_be_meant_is_refused(split: rk.Split, which: slice) -> None:
-    refused("U606", lambda: split[which])
+    refused("U606: there is no record ", lambda: split[which])
 
 
 @pytest.mark.parametrize("number", [2**64 - 1, 2**63, RECORDS])
 def test_a_number_too_large_for_int64_is_not_taken_for_one_from_the_end(split: rk.Split, number: int) -> None:
-    failure = refused("U606", lambda: split[np.array([0, number], np.uint64)])
+    failure = refused("U606: there is no record ", lambda: split[np.array([0, number], np.uint64)])
     assert failure.found == str(number)
-    refused("U606", lambda: split.select(np.array([number], np.uint64)))
+    refused("U606: there is no record ", lambda: split.select(np.array([number], np.uint64)))
 
 
 # ---- Batches without columns ----

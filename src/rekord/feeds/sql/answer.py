@@ -282,19 +282,6 @@ def split_sql(split: Split, query: str) -> pa.Table:
         with Answer([split], query) as answer:
             return answer.table()
     except RekordError as failure:
-        if failure.code in ("U680", "U682"):
-            raise _said(failure) from None
-        if failure.code == "U681":
-            failure.do = "select what is wanted; the answer is a pyarrow.Table, which other tools take on"
+        if failure.code in ("U680", "U682"):  # the advice of a query is for the command line
+            failure.do = 'split.sql("select label, count(*) from records group by 1")'
         raise
-
-
-def _said(failure: RekordError) -> RekordError:
-    """What is wrong with a query, as splits say it: what to do is in Python there."""
-    return error(
-        "U669",
-        expected=failure.expected,
-        found=failure.found,
-        likely=failure.likely,
-        do='split.sql("select label, count(*) from records group by 1")',
-    )

@@ -136,7 +136,7 @@ class Epochs:
 
     def _ended(self, epoch: int) -> RekordError:
         return error(
-            "U650",
+            "U609",
             f"epoch {self._begin[0]} was gone on with, and is over",
             expected="one iteration over a dataset that begins in the middle of an epoch",
             found="another one",

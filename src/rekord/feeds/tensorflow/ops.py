@@ -296,4 +296,4 @@ def _steps(request: Request, by_file: bool) -> int | None:
 
 
 def _refused(what: str, found: str, do: str) -> RekordError:
-    return error("U658", what, expected="what TensorFlow's own operations can do", found=found, do=do)
+    return error("U651", what, expected="what TensorFlow's own operations can do", found=found, do=do)

@@ -378,7 +378,7 @@ def _of_worker(state: State, worker: int, workers: int) -> tuple[State, int]:
     share = order.pop(_SHARE, None)
     if not isinstance(share, list) or share[:2] != [worker, workers] or len(share) != 3:
         raise error(
-            "U650",
+            "U609",
             "the state is one of another worker",
             expected=f"a state of worker {worker} of {workers}",
             found=f"{_SHARE} {shown(share)}",
@@ -530,7 +530,7 @@ def no_tensor(name: str, failure: Exception) -> RekordError:
     """The error for a column that torch has no dtype for."""
     found = str(failure).split(". The only", 1)[0]
     return error(
-        "U663",
+        "U676",
         f"`{name}` cannot become a tensor of torch",
         location=Location(feature=name),
         expected="numbers of a dtype that torch has",

@@ -244,7 +244,8 @@ class Comparing:
         numbers = np.arange(len(batch), dtype=np.int64) + self.prints[side].add(batch)
         if numbers[-1] >= MOST_KEYED_RECORDS:
             raise error(
-                "U647",
+                "U646",
+                "too many records to match by key",
                 location=Location(path=batch.path),
                 expected=f"at most {MOST_KEYED_RECORDS:,} records a side",
                 found="more than that",
@@ -302,7 +303,7 @@ class Comparing:
         near = near_miss(key, known)
         some = ", ".join([f"`{name[:60]}`" for name in known[:_SHOWN_KEYS]])
         return error(
-            "U645",
+            "U606",
             f"no record of {'AB'[side]} has the key {shown(key)}",
             location=Location(path=self.files[-1] if self.files else None),
             expected=f"one of {some}{', …' if len(known) > _SHOWN_KEYS else ''}"

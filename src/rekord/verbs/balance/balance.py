@@ -149,7 +149,7 @@ def _check_together(asked: BalanceOptions, augmentations: Sequence[str]) -> None
     ):
         if given and method != needs:
             raise error(
-                "U644" if name == "augment" else "U605",
+                "U605",
                 f"`{name}` means nothing for method {method!r}",
                 expected=f"method={needs!r}, or no {name}",
                 found=f"method={method!r}",
@@ -188,7 +188,8 @@ def _chosen_splits(old: Old, asked: object) -> list[str]:
         chosen = known if len(known) == 1 and known[0] not in _FOR_MEASURING else []
     if not chosen:
         raise error(
-            "U636",
+            "U605",
+            "splits to balance are not given",
             location=Location(path=old.name),
             expected="a split `train`, or the names of those to be balanced",
             found=", ".join(known)[:60],

@@ -133,8 +133,9 @@ def _by_ratio(ratio: float, classes: Classes, *, grow: bool) -> Counts:
         wanted = counts[one] + more
         possible = more > 0
     else:
-        wanted = int(counts[smallest] / ratio)
-        possible = wanted <= counts[one]
+        share = counts[smallest] / ratio  # infinite for a ratio next to 0
+        possible = share < counts[one] + 1
+        wanted = int(share) if possible else 0
     if not possible:
         raise _refused(
             classes,
@@ -228,7 +229,7 @@ def _unknown(classes: Classes, strategy: object) -> RekordError:
 
 def _refused(classes: Classes, what: str, expected: str, found: str, do: str) -> RekordError:
     return error(
-        "U638",
+        "U667",
         f"`{classes.by}` of {classes.split} cannot be balanced so: {what}",
         location=Location(feature=classes.by),
         expected=expected,
@@ -352,7 +353,7 @@ def labelled(split: Split, by: str) -> Labelled:
     by_class = ByClass(split._shards, split._schema, by, split._ids)
     if by_class.is_several:
         raise error(
-            "U637",
+            "U667",
             f"a record may have several classes in `{by}`: copies of it would change all of them",
             location=Location(feature=by),
             expected="a column with one class a record",

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace as replaced
 from typing import Any, Literal
 
-from rekord.conversion.commit import Aim, links_followed, look_at_out
+from rekord.conversion.commit import Aim, complete_dataset
 from rekord.conversion.derive import NewShard, kept_shard
 from rekord.conversion.driver import Conversion
 from rekord.conversion.plan import RowFunction
-from rekord.conversion.staging import Lock, exists, open_staging
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import read_manifest
@@ -23,6 +22,7 @@ from rekord.layouts.detection import detection
 from rekord.location import Location
 from rekord.sources.base import RowsLike, is_parted
 from rekord.storage.local import PathLike
+from rekord.storage.transaction import Transaction, exists
 from rekord.transforms.chain import Chain, from_recorded
 from rekord.verbs.derive_common import Old, check_split, records_of, remake_plan
 from rekord.verbs.edit.common import (
@@ -159,9 +159,9 @@ def _complete(old: Old, options: Mapping[str, Any], target: Target) -> Edited | 
     if out is None or not exists(target.storage, out):
         return None
     plan = remake_plan("append", old, old.schema, old.index, options)
-    aim = links_followed(Aim(out=out, plan=plan, storage=target.storage, fresh=target.fresh))
-    with Lock(aim.out):
-        manifest = look_at_out(aim, open_staging(aim.out, plan.id, target.storage, spills=None))
+    with Transaction(out, target.storage).lock() as transaction:
+        aim = Aim(out=out, plan=plan, storage=target.storage, fresh=target.fresh)
+        manifest = complete_dataset(aim, transaction)
     if manifest is None:
         return None
     stat, linked = target.storage.stat, 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from rekord.arguments import as_path, bytes_size, column_name, invalid, one_of, optional_names
-from rekord.conversion.staging import remove_tree, stagings
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.split import Split
@@ -20,7 +20,8 @@ from rekord.schema import RecordKind, Schema
 from rekord.sources.records import records as record_source
 from rekord.sources.rows import rows as row_source
 from rekord.storage.local import LOCAL, Storage
-from rekord.verbs.export.place import Output, Staging, check_place, staged
+from rekord.storage.remote import refuse_to_write
+from rekord.storage.transaction import Output, StagedFolder, Transaction, exists, kind_at
 from rekord.verbs.export.reading import Options, Records, safe_part
 from rekord.verbs.options import ExportOptions, FormatName
 from rekord.verbs.write import write
@@ -35,8 +36,8 @@ def export_tfds(every: list[Records], out: str, options: Options) -> tuple[dict[
     except BaseException:
         # A conversion would go on from here; an export leaves nothing behind.
         with suppress(RekordError):
-            for staging in stagings(out, LOCAL):
-                remove_tree(LOCAL, staging.folder)
+            for staging in Transaction(out).stagings():
+                staging.remove()
         raise
     counts = {name: len(one) for name, one in dataset.splits.items()}
     options.on_records(sum(counts.values()))
@@ -60,7 +61,7 @@ def _source(every: list[Records], schema: Schema) -> tuple[Any, str]:
         return record_source(list(splits), schema=schema, splits=splits), "source"
     if len(every) > 1:
         raise error(
-            "U673",
+            "U605",
             "a part of several splits cannot be written as tfds at once",
             expected="whole splits that are on this machine, or one split",
             found=f"{len(every)} splits" + (f", of each the first {views[0].limit:,}" if views else ""),
@@ -149,7 +150,7 @@ def chosen_format(out: str, asked: FormatName | None) -> tuple[Format, bool]:
         and {asked, _ENDINGS[ending]} != {"arrow", "arrow-stream"}
     ):
         raise error(
-            "U672",
+            "U605",
             f"the name of the output says {_ENDINGS[ending]}, and {asked} was asked for",
             location=Location(path=out),
             expected=f"a name that ends in {format.extension}"
@@ -163,7 +164,8 @@ def chosen_format(out: str, asked: FormatName | None) -> tuple[Format, bool]:
 
 def _not_said(out: str) -> RekordError:
     return error(
-        "U672",
+        "U605",
+        "cannot determine the format from the name of the output",
         location=Location(path=out),
         expected="a name that ends in .parquet, .arrow, .csv, .jsonl or .tar, or that of a folder",
         found=f"a name that ends in {os.path.splitext(out)[1][:20]}",
@@ -218,7 +220,9 @@ def file_writer(format: Format, name: str) -> Callable[[Records, Output, Options
             return partial(write_csv, gzipped=gzipped, delimiter="\t" if format.name == "tsv" else ",")
 
 
-def write_folder(format: Format, every: list[Records], staging: Staging, options: Options) -> dict[str, int]:
+def write_folder(
+    format: Format, every: list[Records], staging: StagedFolder, options: Options
+) -> dict[str, int]:
     """Splits as a folder of pictures; gives how many records each has."""
     from rekord.verbs.export.images import Shared, finish_voc, write_coco, write_images, write_voc
 
@@ -319,7 +323,7 @@ def exported(
         _check_columns(records)
         if records.split._map is not None and not chosen.maps:
             raise error(
-                "U673",
+                "U605",
                 f"what a function for `map` makes cannot be written as {chosen.name}",
                 expected="a split as it is in its files",
                 found="a split with .map(…)",
@@ -332,13 +336,14 @@ def exported(
     check_place(place, inputs, storage, as_folder=not one_file, sharded=sharded, overwrite=asked.overwrite)
     if chosen.name == "tfds":
         return _report(place, chosen, *export_tfds(every, place, options))
-    with staged(place, storage, as_folder=not one_file, overwrite=asked.overwrite) as staging:
+    transaction = Transaction(place, storage)
+    with transaction.folder("export", as_files=one_file, overwrite=asked.overwrite) as staging:
         counts = _written(chosen, every, staging, options, one_file=one_file)
     return _report(place, chosen, counts, staging.files, staging.n_bytes, _left_out(chosen, every))
 
 
 def _written(
-    format: Format, every: list[Records], staging: Staging, options: Options, *, one_file: bool
+    format: Format, every: list[Records], staging: StagedFolder, options: Options, *, one_file: bool
 ) -> dict[str, int]:
     if format.extension is None:
         return write_folder(format, every, staging, options)
@@ -356,7 +361,7 @@ def _written(
 
             counts[records.name] = write_tars(records, staging, options, name_of)
             continue
-        output = staging.create(name)
+        output = staging.output(name)
         counts[records.name] = file_writer(format, name)(records, output, options)
         staging.finish(output)
     return counts
@@ -407,7 +412,7 @@ def _options(format: Format, asked: ExportOptions, on_records: Callable[[int], N
 
 def _no_option(name: str, format: Format, expected: str) -> Exception:
     return error(
-        "U673",
+        "U605",
         f"`{name}` means nothing for {format.name}",
         expected=f"the format {expected}",
         found=format.name,
@@ -437,7 +442,7 @@ def _several(out: str, splits: list[Split]) -> Exception:
     names = ", ".join(one.name[:40] for one in splits[:8])
     folder = out[: -len(ending_of(out) or "")]
     return error(
-        "U675",
+        "U676",
         f"one file takes one split, and the dataset has {len(splits)}",
         expected=f"one of {names}",
         found="none named",
@@ -453,3 +458,54 @@ def _check_columns(records: Records) -> None:
     for name in records.columns:
         listed = "columns of the dataset: " + ", ".join(list(known)[:6])[:60]
         column_name("columns", name, known, expected=listed, do="rekord show PATH lists them")
+
+
+def check_place(
+    out: str, inputs: Sequence[str], storage: Storage, *, as_folder: bool, sharded: bool, overwrite: bool
+) -> None:
+    """Refuse a place where something would be lost, or read and written at once."""
+    refuse_to_write(out)
+    if not out.strip("/.") or (not as_folder and out.endswith(os.sep)):
+        raise error(
+            "U605",
+            "`out` cannot be this path",
+            location=Location(path=out or None),
+            expected="the path of a new folder" if as_folder else "the path of a file",
+            found="a folder" if out else "an empty path",
+            do="rekord export PATH OUT.parquet",
+        )
+    target = storage.real(out)
+    for path in inputs:
+        source = os.path.realpath(path)
+        if source == target or source.startswith(os.path.join(target, "")):
+            raise error(
+                "U631",
+                "export would replace the dataset that it reads",
+                location=Location(path=out),
+                expected="an OUT apart from the dataset",
+                found="a file of the dataset" if source == target else "a folder with the dataset in it",
+                do="choose another OUT",
+            )
+    taken = kind_at(storage, out)
+    if sharded:
+        pattern = re.compile(re.escape(os.path.basename(out)[: -len(".tar")]) + r"-\d{6,}\.tar")
+        folder = os.path.dirname(target)
+        names = [one.name for one in storage.list(folder)] if exists(storage, folder) else []
+        before = next((name for name in names if pattern.fullmatch(name)), None)
+        if before is not None:
+            # Of fewer new shards than old ones, some old ones would stay among them.
+            raise _taken(os.path.join(os.path.dirname(out), before), "file", "move these shards away first")
+    elif taken is not None and not (overwrite and taken == "file" and not as_folder):
+        may = taken == "file" and not as_folder
+        first = "overwrite=True (--overwrite)" if may else "move what is there away"
+        raise _taken(out, taken, f"{first}, or choose another OUT")
+
+
+def _taken(path: str, kind: str, do: str) -> RekordError:
+    return error(
+        "U618",
+        location=Location(path=path),
+        expected="nothing yet",
+        found={"file": "a file", "folder": "a folder"}.get(kind, "something that is no file"),
+        do=do,
+    )

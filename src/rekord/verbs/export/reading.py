@@ -260,7 +260,7 @@ def refuse_columns(format: str, wrong: Mapping[str, str], *, holds: str) -> None
     more = f" and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
     listed = ", ".join(f"`{one[:40]}` ({of})" for one, of in list(wrong.items())[:4])
     raise error(
-        "U674",
+        "U676",
         f"`{name[:60]}`{more} cannot be written as {format}",
         location=Location(feature=name[:60]),
         expected=holds,

@@ -22,7 +22,7 @@ from rekord.feeds.dataframes import arrow_batches
 from rekord.location import Location
 from rekord.schema import Boxes, Bytes, Feature, Image, Label, Mask, Sparse, Tensor
 from rekord.sources.tables import with_schema
-from rekord.verbs.export.place import Output
+from rekord.storage.transaction import Output
 from rekord.verbs.export.reading import Labels, Options, Records, refuse_columns, unwritable
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def check_names(features: Mapping[str, Feature], labels: Labels) -> None:
     if labels == "names" and not any(one.names for one in found.values()):
         first = next(iter(found), None)
         raise error(
-            "U673",
+            "U605",
             "there are no names of classes to write",
             location=Location(feature=first),
             expected="a column Label([…]) with names",
@@ -477,7 +477,7 @@ def _check_types(schema: pa.Schema) -> None:
     for field in schema:
         if pa.types.is_null(field.type):
             raise error(
-                "U674",
+                "U676",
                 f"`{field.name[:60]}` cannot be written: its type is not known",
                 location=Location(feature=field.name[:60]),
                 expected="columns with a type",

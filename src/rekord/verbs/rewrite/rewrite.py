@@ -222,7 +222,7 @@ def prepare_rewrite(
     stays = same and not change.cast and not as_chain(asked.transforms).steps
     if before.kind == "bytes" and not stays:
         raise error(
-            "U698",
+            "U605",
             "payloads that are taken as they are have no columns to change",
             location=Location(path=olds[0].name),
             expected="other shards, another compression, another order, or `where`",
@@ -305,7 +305,7 @@ def _source(
 ) -> Rewritten:
     if len(splits) > 1 and "split" in change.schema:
         raise error(
-            "U698",
+            "U605",
             "a column `split` cannot be kept in a dataset of several splits",
             location=Location(feature="split"),
             expected="a column of another name",
@@ -341,7 +341,7 @@ def _by_shard(split: Split, ids: Selection) -> list[Any]:
     numbers = all_numbers(ids)
     if len(numbers) > 1 and not bool((np.diff(numbers) > 0).all()):
         raise error(
-            "U698",
+            "U605",
             "the records of a view in an order of its own can only be copied",
             expected="a view in the order of its files, each record once",
             found="another order",

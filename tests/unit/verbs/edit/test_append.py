@@ -142,7 +142,11 @@ def test_the_same_again_has_nothing_to_do_and_other_rows_are_refused(path, tmp_p
         assert (again.linked_shards, again.written_shards) == (4, 1)
         with pytest.raises(rk.UsageError) as caught:
             appended(path, rows(1, 2), target, WriteOptions())
-        assert (caught.value.code, caught.value.location.path) == ("U618", str(out))
+        assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+            "U618",
+            "output already exists",
+            str(out),
+        )
         assert tree(out) == before
 
 
@@ -211,5 +215,9 @@ def test_rows_for_a_place_that_is_taken_are_not_kept(path, tmp_path):
     rk.append(path, iter(rows(200, 210)), tmp_path / "out", progress=False)
     with pytest.raises(rk.UsageError) as caught:
         rk.append(path, iter(rows(200, 220)), tmp_path / "out", progress=False)
-    assert (caught.value.code, caught.value.location.path) == ("U618", str(tmp_path / "out"))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U618",
+        "output already exists",
+        str(tmp_path / "out"),
+    )
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]

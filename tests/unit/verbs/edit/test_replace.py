@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 
 import rekord as rk
-from rekord.conversion.staging import Lock
 from rekord.dataset.manifest import read_manifest
+from rekord.storage.transaction import Transaction
 from rekord.testing.datasets import tree
 from rekord.verbs.edit import common
 from rekord.verbs.edit.common import Target
@@ -74,7 +74,10 @@ def test_files_of_others_are_never_lost(path, tmp_path, name):
     before = tree(path)
     with pytest.raises(rk.UsageError) as caught:
         delete(path)
-    assert caught.value.code == "U627"
+    assert (caught.value.code, caught.value.what) == (
+        "U618",
+        "dataset to replace contains files that rekord did not write",
+    )
     assert caught.value.location.path == str(path / (name if "." in name.split("/")[0] else "folder"))
     assert tree(path) == before
     assert os.listdir(tmp_path) == ["in"]
@@ -124,7 +127,7 @@ def test_a_dataset_that_changes_meanwhile_is_not_replaced(path, tmp_path):
 
 
 def test_while_somebody_writes_to_it_a_dataset_is_not_replaced(path):
-    with Lock(str(path)), pytest.raises(rk.DatasetError) as caught:
+    with Transaction(path).lock(), pytest.raises(rk.DatasetError) as caught:
         delete(path)
     assert (caught.value.code, caught.value.location.path) == ("X512", str(path))
     assert len(delete(path)) == 299
