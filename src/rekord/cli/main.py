@@ -95,10 +95,11 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
-        except UsageError as failure:
+        except console.InvalidOption as carrier:
+            failure = carrier.failure
             # An option that several verbs have does not know whose help there is to be read.
             failure.do = failure.do or f"{ctx.command_path} --help"
-            raise
+            raise failure from None
 
     def get_help(self, ctx: Any) -> str:
         rows = [_row(param) for param in self.get_params(ctx)]

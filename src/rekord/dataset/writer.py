@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rekord.codec.encode import checked_schema, row_encoder
 from rekord.codec.encode_columns import encoded_batches
 from rekord.errors import EncodeError, RekordError, error
-from rekord.framing.deflate import FlushPoint, FrameSink, checked_compression, frame_sink
+from rekord.framing.deflate import FlushPoint, FrameSink, compression_name, frame_sink
 from rekord.location import Location
 from rekord.storage.local import LOCAL, Storage
 from rekord.storage.transaction import StagedFile, Transaction
@@ -47,7 +47,7 @@ class Writer:
     ) -> None:
         self.path = os.fsdecode(path)
         self.schema = checked_schema(schema)
-        self.compression = checked_compression(compression)
+        self.compression = compression_name(compression)
         self._encoder = row_encoder(schema)
         self._transaction = Transaction(self.path, storage)
         self._file: StagedFile | None = None

@@ -186,6 +186,8 @@ def _reading(path: str) -> Iterator[None]:
     _refuse_impossible(path)
     try:
         yield
+    except RekordError:  # some of them are an OSError or a ValueError too
+        raise
     except OSError as failure:
         raise read_error(path, failure) from failure
 
@@ -195,6 +197,8 @@ def _writing(path: str) -> Iterator[None]:
     _refuse_impossible(path)
     try:
         yield
+    except RekordError:  # some of them are an OSError or a ValueError too
+        raise
     except OSError as failure:
         raise write_error(path, failure) from failure
 

@@ -160,7 +160,9 @@ class Answer:
                 return met
         if isinstance(failure, self._package.InterruptException):
             return KeyboardInterrupt()
-        if isinstance(failure, (self._package.Error, pa.ArrowException, OSError)):
+        if isinstance(failure, (self._package.Error, pa.ArrowException, OSError)) and not isinstance(
+            failure, RekordError
+        ):
             names = {
                 (table.number, place): f"`{column.name[:60]}`"
                 for table in self._tables

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from rekord import _core
+from rekord.arguments import as_path
 from rekord.codec.columns import Optional
 from rekord.codes import CODES
 from rekord.dataset.dataset import open as open_dataset
@@ -245,7 +246,10 @@ def salvaged(
     storage: Storage = LOCAL,
 ) -> SalvageReport:
     """The same with a report that can be watched while it grows."""
-    source, target = _path("src", src), _path("out", out)
+    do = 'rk.salvage("data", "data-repaired")'
+    source, target = (
+        as_path(name, path, expected="one path", do=do) for name, path in (("src", src), ("out", out))
+    )
     kind = kind_at(storage, source)
     _check_places(source, target, kind, storage)
     report.out = target
@@ -315,18 +319,6 @@ def _nothing(path: str, kept: Kept | None) -> RekordError:
         found="none in any file" if failure is None else f"{failure.code}: {failure.what}",
         do="copy it again from its origin; `rekord check` says what is wrong with each file",
     )
-
-
-def _path(name: str, path: object) -> str:
-    if not isinstance(path, (str, os.PathLike)):
-        raise error(
-            "U605",
-            f"`{name}` cannot be a {type(path).__name__}",
-            expected="one path",
-            found=repr(path)[:60],
-            do='rk.salvage("data", "data-repaired")',
-        )
-    return os.fsdecode(path)
 
 
 def _check_places(source: str, out: str, kind: str | None, storage: Storage) -> None:

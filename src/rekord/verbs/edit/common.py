@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rekord.arguments import as_path
 from rekord.conversion.commit import REJECTS, REMARKS, remove_dataset
 from rekord.conversion.copy_records import Records, Stretch
 from rekord.conversion.derive import Copied, Linked, NewShard, NewSplit, Remake, kept_shard
@@ -30,13 +31,13 @@ from rekord.errors import DatasetError, RekordError, UsageError, error
 from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import shown
 from rekord.storage.local import LOCAL, PathLike, Storage
 from rekord.storage.remote import refuse_to_write
 from rekord.storage.router import ANYWHERE
 from rekord.storage.transaction import Replacement, Swap, Transaction, exists, read_bytes
 from rekord.verbs.derive_common import Old, RemadeCompanions, check_apart, opened, remake_plan, run_remake
-from rekord.verbs.write import TFDS_VERSION, checked_out, shard_template, tfds_name, worker_count
+from rekord.verbs.options import output_folder, worker_count
+from rekord.verbs.write import TFDS_VERSION, shard_template, tfds_name
 from rekord.version import VERSION
 
 
@@ -201,7 +202,7 @@ def target_of(
             do='out="data/new", or replace=True',
         )
     return Target(
-        out=None if out is None else checked_out(out),
+        out=None if out is None else output_folder(out),
         workers=worker_count(workers),
         fresh=bool(fresh),
         progress=bool(progress),
@@ -211,15 +212,8 @@ def target_of(
 @contextmanager
 def edited_at(path: PathLike, target: Target) -> Iterator[tuple[Workplace, EditSwap | None]]:
     """The place of an edit, for as long as it takes; and a swap that an earlier run did and could not tell of."""
-    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-        raise error(
-            "U605",
-            f"`path` cannot be {shown(path)}",
-            expected="the path of a dataset's folder",
-            found=shown(path),
-            do='"data/flowers"',
-        )
-    place = os.fspath(path) if target.out is None else target.out
+    folder = as_path("path", path, expected="the path of a dataset's folder", do='"data/flowers"')
+    place = folder if target.out is None else target.out
     refuse_to_write(place)
     if target.out is not None:
         _check_listed(os.fspath(path))

@@ -12,6 +12,7 @@ from rekord.dataset.manifest import read_manifest
 from rekord.testing.datasets import tree
 from rekord.verbs.edit.append import appended
 from rekord.verbs.edit.common import Target
+from rekord.verbs.options import WriteOptions
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(), "label": rk.Label(["cat", "dog"])})
 
@@ -133,14 +134,14 @@ def test_the_same_again_has_nothing_to_do_and_other_rows_are_refused(path, tmp_p
     for more in (rows(200, 210), file):
         out = tmp_path / f"out{len(os.listdir(tmp_path))}"
         target = Target(out=str(out))
-        assert not appended(path, more, target).nothing_to_do
+        assert not appended(path, more, target, WriteOptions()).nothing_to_do
         before = tree(out)
-        again = appended(path, more, target)
+        again = appended(path, more, target, WriteOptions())
         assert again.nothing_to_do
         assert sum(again.counts.values()) == (10 if isinstance(more, list) else 1)
         assert (again.linked_shards, again.written_shards) == (4, 1)
         with pytest.raises(rk.UsageError) as caught:
-            appended(path, rows(1, 2), target)
+            appended(path, rows(1, 2), target, WriteOptions())
         assert (caught.value.code, caught.value.what, caught.value.location.path) == (
             "U618",
             "output already exists",
