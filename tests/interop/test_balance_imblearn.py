@@ -22,8 +22,9 @@ from rekord.cli.main import run
 from rekord.testing import Crash, FaultyStorage
 from rekord.testing.datasets import never_wait_for_disks, tree
 from rekord.verbs.balance import synthesis
-from rekord.verbs.balance.balance import Asked, prepare_balance
+from rekord.verbs.balance.balance import prepare_balance
 from rekord.verbs.balance.sampling import WORDS, Classes, targets
+from rekord.verbs.options import BalanceOptions
 
 COUNTS = st.lists(st.integers(1, 40), min_size=1, max_size=5)
 SCHEMA = rk.Schema(
@@ -216,7 +217,7 @@ def test_one_worker_and_three_make_the_same_bytes(tmp_path):
 def test_what_dies_is_ended_by_the_next_run_with_the_same_bytes(tmp_path, monkeypatch):
     never_wait_for_disks(monkeypatch)
     path = written(tmp_path, rows_of([20, 8, 7]))
-    asked = Asked(method="smote", shards=2, workers=1)
+    asked = BalanceOptions(method="smote", shards=2, workers=1)
     storage = FaultyStorage()
     (tmp_path / "whole").mkdir()
     prepare_balance(path, tmp_path / "whole" / "out", asked, storage=storage).run(progress=False)

@@ -133,13 +133,13 @@ def _say_document(answer: Answer) -> None:
 
 def _save(answer: Answer, output: str, chosen: AnswerFormat) -> int:
     from rekord.cli.query_output import lines, write_parquet
-    from rekord.storage.publish import publish
+    from rekord.storage.transaction import Output, publish
 
-    with publish(output) as staged:
+    with publish(output) as staged, Output(staged) as file:
         if chosen == AnswerFormat.PARQUET:
-            return write_parquet(answer, staged)
+            return write_parquet(answer, file)
         for line in lines(answer, chosen.value):
-            staged.write(f"{line}\n".encode(errors="backslashreplace"))
+            file.write(f"{line}\n".encode(errors="backslashreplace"))
     return answer.rows
 
 

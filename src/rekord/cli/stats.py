@@ -294,7 +294,7 @@ def _width() -> int:
 
 def _save(found: Stats, html: str | None, metadata: str | None) -> None:
     from rekord.health.stats.tfx import to_binary, to_text
-    from rekord.storage.publish import publish
+    from rekord.storage.transaction import publish
 
     if html is not None:
         with publish(html) as staged:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from rekord.arguments import is_unicode
 from rekord.schema.base import (
     ABSENT,
     FLOATS,
@@ -28,7 +29,6 @@ from rekord.schema.base import (
     fitted,
     integer,
     integer_bounds,
-    is_unicode,
     octets,
     plain,
     real,

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from rekord.arguments import is_unicode
 from rekord.errors import RekordError, located
-from rekord.schema.base import Feature, dtype_name, is_unicode
+from rekord.schema.base import Feature, dtype_name
 from rekord.schema.features import (
     Boxes,
     Bytes,

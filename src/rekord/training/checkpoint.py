@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -20,41 +19,22 @@ from rekord.errors import DataError, FormatError, RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Int64, Schema, Text
 from rekord.storage.local import LOCAL
-from rekord.storage.publish import STAGED_PREFIX
 from rekord.storage.remote import refuse_to_write
 from rekord.storage.router import ANYWHERE
+from rekord.storage.transaction import STAGED_PREFIX
 from rekord.training.model import numpy_of
 
 _CHECKPOINT = "checkpoint.tfrecord"
 _FILES = ("model.keras", "inputs.json", "metrics.json", "report.html", _CHECKPOINT)
 
 
-@dataclass(frozen=True, slots=True)
 class Place:
-    """The files of a run."""
+    """The files of a run. `inputs` is what was learned of the inputs before training: means, words."""
 
-    folder: str
-
-    @property
-    def model(self) -> str:
-        return os.path.join(self.folder, "model.keras")
-
-    @property
-    def inputs(self) -> str:
-        """What was learned of the inputs before training: means, words."""
-        return os.path.join(self.folder, "inputs.json")
-
-    @property
-    def metrics(self) -> str:
-        return os.path.join(self.folder, "metrics.json")
-
-    @property
-    def report(self) -> str:
-        return os.path.join(self.folder, "report.html")
-
-    @property
-    def checkpoint(self) -> str:
-        return os.path.join(self.folder, _CHECKPOINT)
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        files = (os.path.join(folder, name) for name in _FILES)
+        self.model, self.inputs, self.metrics, self.report, self.checkpoint = files
 
 
 def usual_folder(path: str) -> str:

@@ -13,12 +13,13 @@ from functools import cached_property, lru_cache
 from heapq import nsmallest
 from typing import Any, Literal, TypeAlias
 
+from rekord.arguments import flag, integer, invalid, one_of
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Int64, Label, Schema, Text
 from rekord.schema.messages import shown
 from rekord.storage.router import ANYWHERE
-from rekord.transforms.base import Bound, Numbers, OneColumn, Row, Texts, is_texts, unusable, whole
+from rekord.transforms.base import Bound, Numbers, OneColumn, Row, Texts, is_texts
 
 
 @lru_cache(maxsize=1 << 17)
@@ -59,13 +60,9 @@ class Splitting:
         return {"with_": self.how, "lowercase": self.lowercase}
 
 
-def splitting(how: object, lowercase: object) -> Splitting:
+def splitting(how: Any, lowercase: object) -> Splitting:
     """The splitting that is asked for."""
-    if how not in ("words", "whitespace"):
-        raise unusable("with_", how, '"words" or "whitespace"', 'with_="words"')
-    if not isinstance(lowercase, bool):
-        raise unusable("lowercase", lowercase, "True or False", "lowercase=False")
-    return Splitting(how, lowercase)
+    return Splitting(one_of("with_", how, ("words", "whitespace")), flag("lowercase", lowercase))
 
 
 _find_ascii = re.compile(r"\w+(?:'\w+)*", re.ASCII).findall
@@ -324,10 +321,10 @@ def vocabulary(
     their hash decides, with 0 they are refused and the first word is 0. As `keras.layers.StringLookup` does.
     """
     if (words is None) == (file is None):
-        raise unusable("words", words, "either words= or file=", 'words=["cat", "dog"]')
+        raise invalid("words", words, "either words= or file=", 'words=["cat", "dog"]')
     if words is not None and (isinstance(words, (str, bytes)) or not isinstance(words, Sequence)):
-        raise unusable("words", words, "a list of words", 'words=["cat", "dog"]')
-    buckets = whole("oov_buckets", oov_buckets, least=0, most=1 << 24)
+        raise invalid("words", words, "a list of words", 'words=["cat", "dog"]')
+    buckets = integer("oov_buckets", oov_buckets, least=0, most=1 << 24)
     known = checked_words(words) if words is not None else read_words(file)  # type: ignore[arg-type]
     return Lookup(column=column, words=known, oov_buckets=buckets, into=into, keep=keep)
 

@@ -23,8 +23,8 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.messages import shown
 from rekord.storage.local import PathLike, read_error
-from rekord.storage.publish import publish
 from rekord.storage.router import ANYWHERE
+from rekord.storage.transaction import publish
 
 Format: TypeAlias = Literal["rekord", "dali", "vahidk"]
 _FORMATS = ("rekord", "dali", "vahidk")

@@ -15,9 +15,9 @@ from pages import example
 
 import rekord as rk
 from rekord.conversion import driver
-from rekord.conversion.staging import Lock
 from rekord.errors import RekordError
 from rekord.schema import Int64, Label, Schema, Text
+from rekord.storage.transaction import Transaction
 from rekord.testing import Crash, FaultyStorage
 from rekord.testing.datasets import (
     NumberedFiles,
@@ -345,7 +345,7 @@ def test_a_serial_source_that_changed_is_noticed(tmp_path: Path, monkeypatch: py
 
 def test_a_second_writer_is_refused_and_a_lock_of_the_dead_is_no_obstacle(tmp_path: Path) -> None:
     out = tmp_path / "data"
-    with Lock(str(out)):
+    with Transaction(out).lock():
         failure = refused(lambda: converted([{"a": 1}], out, {}))
         assert (failure.code, failure.location.path) == ("X512", str(out))
         assert failure.found == f"process {os.getpid()} is writing to it"

@@ -15,7 +15,7 @@ from typing import Any
 
 from rekord.errors import RekordError, error
 from rekord.schema.messages import near_miss
-from rekord.storage.portability import check_address_space, check_working_directory, out_of_memory, refused
+from rekord.storage.os_hints import check_address_space, check_working_directory, out_of_memory, refused
 
 _EXAMPLE = 'rekord query PATH "select label, count(*) from records group by 1"'
 _SHOWN, _OF_DATA = 200, 60

@@ -11,6 +11,7 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
+from rekord.arguments import non_blank
 from rekord.dataset.manifest import Manifest
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError, error
@@ -316,7 +317,8 @@ class Comparing:
 
 def compare_sides(one: Side, other: Side, *, key: str | None, read: bool, report: Report) -> Diff:
     """What changed between two sides; `report` counts files, records and bytes while they are read."""
-    _check_key(key)
+    if key is not None:
+        non_blank("key", key, expected="the name of a column or record key", do='key="id"')
     remarks: list[str] = []
     if not read and listed_alike(one, other):
         return _by_manifests(one, other)
@@ -531,17 +533,6 @@ def _record_key(schema: Schema | None, name: str) -> str:
     """The record key of a column, or the name itself where it is no column."""
     feature = None if schema is None else schema.context.get(name)
     return name if feature is None else feature.record_keys(name)[0]
-
-
-def _check_key(key: object) -> None:
-    if key is not None and not (isinstance(key, str) and key):
-        raise error(
-            "U605",
-            f"`key` cannot be {shown(key)}",
-            expected="the name of a column or record key",
-            found=shown(key),
-            do='key="id"',
-        )
 
 
 def diff(

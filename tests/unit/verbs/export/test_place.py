@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import rekord as rk
-from rekord.conversion import staging
+from rekord.storage import transaction
 from rekord.testing.storage import Crash, FaultyStorage
 from rekord.verbs.export.export import exported
+from rekord.verbs.options import ExportOptions
 
 SCHEMA = rk.Schema({"id": rk.Int64(), "image": rk.Bytes()})
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR\0\0\0\2\0\0\0\2\x08\0\0\0\0" + bytes(300)
@@ -28,7 +29,9 @@ KINDS: dict[str, dict[str, object]] = {
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(staging, "_MOST_WAITING", 4)  # so that pictures go to the disk in more than one go
+    monkeypatch.setattr(
+        transaction, "_MOST_WAITING", 4
+    )  # so that pictures go to the disk in more than one go
     folder = tmp_path / "in"
     rk.write([{"id": i, "image": PNG} for i in range(9)], folder, schema=SCHEMA, progress=False)
     return folder
@@ -40,7 +43,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def run(source: Path, place: Path, name: str, storage: FaultyStorage) -> None:
-    exported(source, place / name, storage=storage, **KINDS[name])  # type: ignore[arg-type]
+    exported(source, place / name, ExportOptions(**KINDS[name]), storage=storage)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -128,10 +131,15 @@ def test_a_replaced_file_stays_as_it_was_when_the_export_fails(source: Path, tmp
     out = tmp_path / "out.parquet"
     out.write_bytes(b"mine")
     counted = FaultyStorage()
-    exported(source, tmp_path / "other.parquet", storage=counted)
+    exported(source, tmp_path / "other.parquet", ExportOptions(), storage=counted)
     for step in range(1, len(counted.operations) - 2):
         with pytest.raises(rk.DatasetError):
-            exported(source, out, overwrite=True, storage=FaultyStorage(fail_at=step, fault="enospc"))
+            exported(
+                source,
+                out,
+                ExportOptions(overwrite=True),
+                storage=FaultyStorage(fail_at=step, fault="enospc"),
+            )
         assert out.read_bytes() == b"mine"
 
 
