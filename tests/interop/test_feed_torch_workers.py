@@ -352,7 +352,7 @@ running = iter(split.to_torch(10, **SAME))
 next(running)
 rows = split.to_torch(style="map")
 before = rows[5]["id"].item()
-held = split._shards._lock
+held = split.view.shards._lock
 held.acquire()  # as another thread of the parent may at the moment of a fork
 reader, writer = os.pipe()
 child = os.fork()

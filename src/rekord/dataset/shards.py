@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.compact_manifest import Listed
+from rekord.dataset.compact_manifest import Listed, ListedSplits
 from rekord.dataset.index import Stamp
 from rekord.dataset.manifest import MANIFEST, wrong_size
 from rekord.dataset.order import Ids
@@ -100,6 +100,18 @@ class Shards:
         self._in_any_order = False
         self._unpacked: Unpacked | None = None
         self._lock = Lock()
+
+    @classmethod
+    def concat(cls, parts: Sequence[Shards]) -> Shards:
+        """The shards of all parts, in this order."""
+        listed = [part._listed for part in parts if part._listed is not None]
+        if len(listed) == len(parts):
+            return cls(listed=ListedSplits(tuple(listed)))
+        paths = [path for part in parts for path in part.paths]
+        # What was found out by a look at files is found out again: only a file's word is passed on as one.
+        if not all(part.is_told for part in parts):
+            return cls(paths)
+        return cls(paths, [count for part in parts for count in part.counts], told_by=parts[0]._told_by)
 
     def __getstate__(self) -> dict[str, Any]:
         return {

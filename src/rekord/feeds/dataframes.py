@@ -30,7 +30,7 @@ def split_to_arrow(split: Split, columns: Sequence[str] | None) -> pa.Table:
 
 def arrow_schema(split: Split, columns: Sequence[str] | None = None) -> pa.Schema:
     """The types of a split's table; a record is read only where a function makes the columns."""
-    if split._map is None:
+    if split.batch_map is None:
         return _record_batch(_no_rows(split, columns)).schema
     return arrow_batches(split, columns)[0]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 
-from rekord.dataset.order import Remainder
-from rekord.dataset.postprocess import Batch
+from rekord.dataset.options import BatchOptions
 from rekord.errors import RekordError, error
 from rekord.feeds.feed import framework
 from rekord.feeds.tensorflow.native import Mode, to_tensorflow
@@ -17,7 +16,7 @@ from rekord.location import Location
 from rekord.schema import Label, Schema
 
 if TYPE_CHECKING:
-    from rekord.dataset.split import Shuffle, Split
+    from rekord.dataset.split import Split
 
 Columns: TypeAlias = "str | Sequence[str] | None"
 Known: TypeAlias = "Schema | Mapping[str, Any]"  # features by the names of columns
@@ -35,51 +34,25 @@ def to_keras(
     sample_weight: str | None,
     class_weight: ClassWeight,
     mode: Mode,
-    shuffle: Shuffle,
-    seed: int,
-    epoch: int,
-    rank: int,
-    world: int,
-    remainder: Remainder,
-    fill: Mapping[str, Any] | None,
-    ragged: Literal["ragged", "pad"],
-    pad: Mapping[str, Any] | None,
-    decode: bool,
-    resize: tuple[int, int] | None,
-    map: Callable[[Batch], Any] | None,
-    prefetch: int,
-    threads: int | None,
     state: Mapping[str, Any] | None,
+    **options: Unpack[BatchOptions],
 ) -> Any:
     """The dataset of (x, y), or (x, y, weights). One column is a tensor, several are a dict."""
     schema = split.schema
     # What a function makes of a batch is known once it was tried out; so it is given all columns.
-    is_mapped = map is not None or split._map is not None
+    is_mapped = options.get("map") is not None or split.batch_map is not None
     chosen = None if is_mapped else _Chosen.of(schema, x, y, sample_weight)
     table = None if chosen is None else _table(split, schema, chosen.labels, class_weight)
     tf = framework("tensorflow", "to_keras", "tensorflow")
+    options["columns"] = None if chosen is None else chosen.columns
     dataset = to_tensorflow(
         split,
         batch_size,
         mode=mode,
-        columns=None if chosen is None else chosen.columns,
-        shuffle=shuffle,
-        seed=seed,
-        epoch=epoch,
-        rank=rank,
-        world=world,
-        remainder=remainder,
-        fill=fill,
-        ragged=ragged,
-        pad=pad,
-        decode=decode,
-        resize=resize,
-        map=map,
-        prefetch=prefetch,
-        threads=threads,
         state=state,
         one_length=True,
         call="to_keras",
+        **options,
     )
 
     spec = dataset.element_spec

@@ -169,7 +169,7 @@ def _compression(paths: Sequence[str]) -> str:
 def _sampled(split: Split) -> dict[str, Any]:
     """The first records, all columns; few where records are large."""
     with suppress(RekordError):
-        per_record = sum(stat.size_bytes for stat in split._stats()) // max(len(split._shards), 1)
+        per_record = sum(stat.size_bytes for stat in split.view.stats()) // max(len(split.view.shards), 1)
         rows = min(max(_SAMPLED_BYTES // max(per_record, 1), 1), _SAMPLED_RECORDS)
         with iter(split.batches(rows, threads=1, prefetch=0)) as batches:
             return dict(next(batches, {}))

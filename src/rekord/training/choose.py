@@ -11,8 +11,9 @@ from rekord import _core
 from rekord.codec.columns import Column, Optional, Strings, Valid
 from rekord.codec.images.inspect import FORMATS
 from rekord.dataset.balanced import ByClass, Coded
+from rekord.dataset.options import checked_columns
 from rekord.dataset.read_transforms import refuse_changed
-from rekord.dataset.split import Split, checked_columns
+from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Label, Mask, Schema, Tensor, Text
@@ -201,7 +202,7 @@ def _declared(schema: Schema, name: str) -> str:
 def _coded(split: Split, target: str) -> Coded:
     refuse_changed(split, target, "train")
     try:
-        return ByClass(split._shards, split._schema, target, split._ids).coded
+        return ByClass(split.view.shards, split.stored_schema, target, split.view.ids).coded
     except RekordError as failure:
         if failure.code != "X552":
             raise
@@ -314,8 +315,8 @@ class _Places:
         self._seen += len(true)
 
     def location(self, split: Split, target: str) -> Location:
-        number = self._first if split._ids is None else int(split._ids[self._first])
-        where = split._shards.where(number)
+        number = self._first if split.view.ids is None else int(split.view.ids[self._first])
+        where = split.view.shards.where(number)
         return Location(path=where.path, record=where.record, offset=where.offset, feature=target)
 
 

@@ -19,7 +19,6 @@ from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.infer import Kind
 from rekord.dataset.manifest import Manifest, manifest_path, read_manifest
 from rekord.dataset.order import Order
-from rekord.dataset.sampled_split import Drawn
 from rekord.dataset.samplers import FileOrder, Selected, digest_of
 from rekord.dataset.split import Split
 from rekord.errors import FormatError, RekordError, error, located
@@ -77,7 +76,7 @@ def opened(
 ) -> Old:
     """A path, a dataset or a split, as what a new dataset is made of."""
     if isinstance(given, Split):
-        dataset = Dataset([given], given._schema)
+        dataset = Dataset([given], given.stored_schema)
     elif isinstance(given, Dataset):
         dataset = given
     else:
@@ -95,7 +94,7 @@ def opened(
         _check_plain(split)
         # What replaced the files since then may be of another schema.
         for shard in range(len(split.paths)):
-            split._shards.check_unchanged(shard)
+            split.view.shards.check_unchanged(shard)
     root = _root(given, dataset)
     manifest, parent = _told(root, dataset)
     return Old(
@@ -110,9 +109,9 @@ def opened(
 
 def records_of(split: Split) -> Records:
     """The records of a split in its own order."""
-    if split._ids is None:
-        return Records(split._shards, FileOrder(split._shards))
-    return Records(split._shards, Selected(Order("sequential", len(split._ids)), split._ids))
+    if split.view.ids is None:
+        return Records(split.view.shards, FileOrder(split.view.shards))
+    return Records(split.view.shards, Selected(Order("sequential", len(split.view.ids)), split.view.ids))
 
 
 def remake_plan(
@@ -272,9 +271,9 @@ def joined_digest(olds: Sequence[Old]) -> str:
 
 def _check_plain(split: Split) -> None:
     """Refuse what is not made of records alone."""
-    if split._map is None and split._transforms is None and not isinstance(split, Drawn):
+    drawn = split.sampling is not None
+    if split.batch_map is None and split.row_transforms is None and not drawn:
         return
-    drawn = isinstance(split, Drawn)
     raise error(
         "U651",
         f"`{split.name[:60]}` is more than its records: {'they are drawn' if drawn else 'something changes them'}",
@@ -302,7 +301,7 @@ def _told(root: str | None, dataset: Dataset) -> tuple[Manifest | None, str | No
     if root is None or not exists(ANYWHERE, manifest_path(root)):
         return None, None
     manifest = read_manifest(root)
-    if any(split._digest != manifest.digest for split in dataset.splits.values()):
+    if any(split.view.known_digest != manifest.digest for split in dataset.splits.values()):
         return None, None  # of other files that lie there, or of a dataset that was changed since
     return manifest, hashlib.sha256(read_bytes(ANYWHERE, manifest_path(root))).hexdigest()
 
@@ -310,6 +309,6 @@ def _told(root: str | None, dataset: Dataset) -> tuple[Manifest | None, str | No
 def _digest(dataset: Dataset, parent: str | None) -> str:
     told = hashlib.sha256()
     for name, split in dataset.splits.items():
-        which = "" if split._ids is None else digest_of(split._ids)
+        which = "" if split.view.ids is None else digest_of(split.view.ids)
         told.update(f"{name}\0{parent or split.digest()}\0{which}\n".encode("utf-8", "surrogateescape"))
     return told.hexdigest()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from rekord.arguments import one_of
+from rekord.dataset.dataset import Dataset
 from rekord.dataset.manifest import manifest_path
 from rekord.errors import RekordError, error
 from rekord.layouts.base import Layout, Plain
@@ -63,6 +64,8 @@ def as_source(
         from rekord.sources.arrays import pandas, polars
 
         return pandas(rows) if module == "pandas" else polars(rows)
+    if isinstance(rows, Dataset):
+        return rows_source(rows.only_split("write"), names=names)
     if isinstance(rows, Mapping):
         from rekord.sources.arrays import columns
 

@@ -44,11 +44,11 @@ def column_of(split: Split, name: str) -> Any:
     split.schema[name]  # one that is not there names its near misses
     kinds = {one.name: one.type for one in arrow_schema(split)}
     column_to_split_by({name: pa.array([], kinds[name])} if name in kinds else {}, name, set(kinds))
-    indexed = Indexed(split._shards, kinds)
+    indexed = Indexed(split.view.shards, kinds)
     if indexed.has([name]):
         parts = [columns[name] for columns, _ in indexed.batches([name])]
         whole = pa.concat_arrays(parts) if parts else pa.array([], kinds[name])
-        return whole if split._ids is None else whole.take(pa.array(all_numbers(split._ids)))
+        return whole if split.view.ids is None else whole.take(pa.array(all_numbers(split.view.ids)))
     parts = [batch.column(0) for batch in arrow_batches(split, [name])[1]]
     return pa.concat_arrays(parts) if parts else pa.array([], kinds[name])
 
@@ -72,8 +72,8 @@ def _hashed(split: Split, name: str, seed: int) -> Hashes:
     except RekordError as failure:
         row = failure.location.row
         if row is not None and failure.code == "E381":
-            number = int(all_numbers(split._all_ids())[row])
-            where = split._shards.where(number)
+            number = int(all_numbers(split.view.all_ids)[row])
+            where = split.view.shards.where(number)
             failure.location = Location(feature=name).within(**where.to_dict())
         raise
 
@@ -142,7 +142,7 @@ def prepare_resplit(
             )
         schema = found_schema([old], {whole.name: whole}, None)
         dealt = _dealt(whole, old, rule, options)
-    numbers = all_numbers(whole._all_ids())
+    numbers = all_numbers(whole.view.all_ids)
     wanted = {name: selected(numbers[dealt == i]) for i, name in enumerate(rule.names)}
     told = {
         "verb": "split",

@@ -43,7 +43,7 @@ def test_json_says_what_was_done(capsys, arguments, done, count, records, shards
     out = "in" if "--replace" in arguments else "out"
     assert document["dataset"] == out
     assert document[done] == document["splits"]["train"][done] == count
-    assert document["splits"]["train"]["records"] == records == len(rk.open(out))
+    assert document["splits"]["train"]["records"] == records == rk.open(out).records
     assert (document["linked_shards"], document["written_shards"]) == shards
     assert document["seconds"] >= 0
     assert document["notes"] == []
@@ -113,7 +113,7 @@ def test_whatever_goes_wrong_is_one_clear_message(capsys, arguments, exit_code, 
     assert [line for line in said.err.splitlines() if f"Error {code}" in line]
     assert document["do"]
     assert not os.path.exists("out")
-    assert len(rk.open("in")) == 300
+    assert rk.open("in").records == 300
 
 
 def test_a_note_goes_to_stderr_and_into_the_document(capsys):

@@ -398,7 +398,7 @@ def test_a_class_that_a_record_names_twice_counts_once(tmp_path: Path) -> None:
 
 def test_each_record_comes_as_often_as_its_factor_says_rounded(tmp_path: Path) -> None:
     balanced = tagged(tmp_path).balanced(by="tags")
-    factors = balanced._drawing.factors  # type: ignore[attr-defined]
+    factors = balanced.sampling.factors  # type: ignore[attr-defined]
     wanted = factors * 201 / factors.sum()
     for epoch in range(4):
         counts = np.bincount(column(balanced.batches(50, shuffle=True, epoch=epoch), "n"), minlength=201)

@@ -188,10 +188,12 @@ def _asked(
     splits: Sequence[Split], names: dict[str, Sequence[Split]], sql: str, simple: Simple | None
 ) -> list[Table]:
     """The tables that a query names, with all of their columns."""
-    if splits[0]._map is None and len(splits[0].schema) > MOST_COLUMNS:
+    if splits[0].batch_map is None and len(splits[0].schema) > MOST_COLUMNS:
         raise _too_many_columns(splits[0].schema, simple)
     kinds = record_kinds(splits[0])
-    columns = table_columns(dict(splits[0].schema.items()) if splits[0]._map is None else None, kinds, sql)
+    columns = table_columns(
+        dict(splits[0].schema.items()) if splits[0].batch_map is None else None, kinds, sql
+    )
     parts = {id(split): Part(split, kinds) for split in splits}
     asked, every = sql.casefold(), bool(_LISTS_TABLES.search(sql))
     return [
@@ -206,7 +208,7 @@ def _narrow(
 ) -> Table | None:
     """The table of a simple query with the columns that it names, and no others; None where that is not sure."""
     within = [parts for name, parts in names.items() if name.casefold() == simple.table.casefold()]
-    if not within or splits[0]._map is not None:
+    if not within or splits[0].batch_map is not None:
         return None
     schema = splits[0].schema
     if len({name.casefold() for name in schema}) < len(schema) or "" in schema:

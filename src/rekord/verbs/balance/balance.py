@@ -200,7 +200,7 @@ def _chosen_splits(old: Old, asked: object) -> list[str]:
 
 def _draw(split: Split, asked: BalanceOptions) -> Draw:
     if asked.method == "smote":
-        split._shards.check_any_order()  # neighbours are looked up by number
+        split.view.shards.check_any_order()  # neighbours are looked up by number
     records = labelled(split, asked.by)
     grow = asked.method != "undersample"
     after = targets(asked.sampling_strategy, records.classes, records.values_of_records, grow=grow)
@@ -293,7 +293,7 @@ def _drawn_shards(
     draw: Draw, cut: CutRule, make: MakeRow | None, touches: frozenset[str], asked: BalanceOptions
 ) -> list[NewShard]:
     order = Order("exact" if asked.shuffle else "sequential", len(draw.ids), asked.seed)
-    records = Records(draw.labelled.split._shards, Selected(order, selected(draw.ids)))
+    records = Records(draw.labelled.split.view.shards, Selected(order, selected(draw.ids)))
     # What rows that are made will weigh is not known yet: as much as the records that they go back to.
     stretches = cut_records(records, cut)
     if make is None:
@@ -309,12 +309,12 @@ def _kept_split(
     records = records_of(split)
     compression = _compression(split)
     shards: list[NewShard]
-    if split._ids is not None:
+    if split.view.ids is not None:
         shards = [Copied(stretch) for stretch in cut_records(records, cut)]
     elif part is not None:
         shards = [kept_shard(records, i, part, old.index) for i in range(len(part.shards.records))]
     else:
-        starts = split._shards.starts.tolist()
+        starts = split.view.shards.starts.tolist()
         shards = [Copied(Stretch(records, begin, end)) for begin, end in pairwise(starts)]
     return NewSplit(
         shards=shards, template=shard_template(out, compression, asked.format), compression=compression

@@ -251,7 +251,7 @@ class Labelled:
     @cached_property
     def numbers(self) -> Ids:
         """The records, by their numbers in the shards."""
-        return all_numbers(self.split._all_ids())
+        return all_numbers(self.split.view.all_ids)
 
     @cached_property
     def counts(self) -> Counts:
@@ -350,7 +350,7 @@ class Draw:
 
 def labelled(split: Split, by: str) -> Labelled:
     """The classes of the records of a split, from the index or read once."""
-    by_class = ByClass(split._shards, split._schema, by, split._ids)
+    by_class = ByClass(split.view.shards, split.stored_schema, by, split.view.ids)
     if by_class.is_several:
         raise error(
             "U667",
@@ -360,7 +360,7 @@ def labelled(split: Split, by: str) -> Labelled:
             found=f"a list, shape {by_class.feature.shape}",
             do=f'split.balanced(by="{by}") draws such records by repeat factors while it reads',
         )
-    coded = by_class._load()  # without the check that every record has a class: here it need not
+    coded = by_class.load()  # without the check that every record has a class: here it need not
     if isinstance(by_class.feature, Label):
         _check_declared(by_class, by_class.feature, coded.classes, coded.codes)
     return Labelled(split, by, by_class.feature, coded.classes, coded.codes)

@@ -228,7 +228,7 @@ def _check_values(draw: Draw, name: str, part: Array, valid: Any, dtype: Any, do
 
 
 def _no_number(draw: Draw, name: str, row: int, found: str) -> RekordError:
-    where = draw.labelled.split._shards.where(int(draw.labelled.numbers[row]))
+    where = draw.labelled.split.view.shards.where(int(draw.labelled.numbers[row]))
     return error(
         "E395",
         f"`{name}` has a value that no vector can have",

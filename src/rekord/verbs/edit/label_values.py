@@ -465,7 +465,7 @@ class Values:
 def values_of(split: Split, column: str, feature: Feature) -> Values:
     """The labels of a split: from its index where that has them, or else from the records."""
     if not feature.shape:
-        indexed = Indexed(split._shards, {column: pa.int64()})
+        indexed = Indexed(split.view.shards, {column: pa.int64()})
         if indexed.has([column]):
             arrays = [columns[column] for columns, _ in indexed.batches([column])]
             valid = [~np.asarray(array.is_null()) for array in arrays]

@@ -320,7 +320,7 @@ def _class_of(value: Any, changed: Changed, split: Split, number: int) -> int:
     try:
         return changed.after.id_of(value)
     except RekordError as failure:
-        failure.location = failure.location.within(**split._shards.where(number).to_dict())
+        failure.location = failure.location.within(**split.view.shards.where(number).to_dict())
         raise
 
 

@@ -54,10 +54,10 @@ def _schema(records: Records) -> Schema:
 
 def _source(every: list[Records], schema: Schema) -> tuple[Any, str]:
     """Rows to write, and which splits they go to."""
-    views = [one for one in every if one.split._ids is not None or one.limit is not None]
+    views = [one for one in every if one.split.view.ids is not None or one.limit is not None]
     splits = {path: one.name for one in every for path in one.split.paths}
     once = len(splits) == sum(len(one.split.paths) for one in every)  # what was joined may have a file twice
-    if once and not views and not any(one.split._shards.remote for one in every):
+    if once and not views and not any(one.split.view.shards.remote for one in every):
         return record_source(list(splits), schema=schema, splits=splits), "source"
     if len(every) > 1:
         raise error(
@@ -321,7 +321,7 @@ def exported(
         raise _several(place, splits)
     for records in every:
         _check_columns(records)
-        if records.split._map is not None and not chosen.maps:
+        if records.split.batch_map is not None and not chosen.maps:
             raise error(
                 "U605",
                 f"what a function for `map` makes cannot be written as {chosen.name}",
@@ -329,7 +329,7 @@ def exported(
                 found="a split with .map(…)",
                 do="export it before .map(…), or to .parquet or .arrow",
             )
-        if records.split._map is None:
+        if records.split.batch_map is None:
             check_records(chosen, records, options)
     sharded = one_file and options.shard_bytes is not None
     inputs = [path for one in splits for path in one.paths]
@@ -452,7 +452,7 @@ def _several(out: str, splits: list[Split]) -> Exception:
 
 def _check_columns(records: Records) -> None:
     """A column that is not there is said before anything is written."""
-    if records.columns is None or records.split._map is not None:
+    if records.columns is None or records.split.batch_map is not None:
         return
     known = records.split.schema
     for name in records.columns:

@@ -338,7 +338,7 @@ def write_parquet(records: Records, output: Output, options: Options) -> int:
     first = next(batches, None)
     # Sets and dicts throughout: a record may have thousands of keys.
     again = set() if first is None else {name for name in schema.names if _repeats(first.column(name))}
-    features = records.features if records.split._map is None else {}
+    features = records.features if records.split.batch_map is None else {}
     whole = {name for name in schema.names if isinstance(features.get(name), (Image, Mask))}
     numbers = {field.name for field in schema if pa.types.is_primitive(field.type)}
     leaves = _leaves(schema)
@@ -374,7 +374,7 @@ def write_arrow_stream(records: Records, output: Output, options: Options) -> in
 def _stream(records: Records, options: Options) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     rows = records.rows_at_once()
     schema, batches = arrow_batches(records.split, records.columns, rows=rows, threads=records.threads)
-    if records.columns is not None and records.split._map is None:
+    if records.columns is not None and records.split.batch_map is None:
         schema = pa.schema([schema.field(name) for name in records.columns])
         batches = (batch.select(schema.names) for batch in batches)
     declared = records.schema()

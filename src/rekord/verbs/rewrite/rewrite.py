@@ -14,14 +14,16 @@ from rekord.conversion.commit import Companions
 from rekord.conversion.copy_records import Records, cut_records
 from rekord.conversion.derive import Copied, NewSplit, Remake
 from rekord.conversion.driver import Conversion, Outcome
-from rekord.dataset.combine import concat, joined_schema, joined_shards
+from rekord.dataset.combine import concat, joined_schema
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.infer import LazySchema, infer
 from rekord.dataset.manifest import Manifest
 from rekord.dataset.order import Order
+from rekord.dataset.record_view import RecordView
 from rekord.dataset.samplers import FileOrder, Selected, Selection, Whole, all_numbers, digest_of, selected
 from rekord.dataset.shard_index import compression_of
+from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.framing.deflate import compression_name
@@ -142,7 +144,7 @@ def as_one(olds: Sequence[Old], schema: Schema) -> Old:
 
 
 def _ordered(split: Split, ids: Selection | None, asked: OutputOptions) -> Records:
-    shards = split._shards
+    shards = split.view.shards
     if ids is None and not asked.shuffle:
         return Records(shards, FileOrder(shards))
     size = len(shards) if ids is None else len(ids)
@@ -205,7 +207,7 @@ def prepare_rewrite(
     olds = [opened(one, kind=asked.kind) for one in given]
     check_apart(place, olds)
     splits = _joined(olds)
-    declared = all(split._schema.declared for split in splits.values())
+    declared = all(split.stored_schema.declared for split in splits.values())
     before = found_schema(olds, splits, asked.schema if not declared else None)
     change = change_of(
         before,
@@ -256,11 +258,13 @@ def _joined(olds: Sequence[Old]) -> dict[str, Split]:
         for name, split in old.splits.items():
             parts.setdefault(name, []).append(split)
     everything = [split for several in parts.values() for split in several]
-    if len(olds) > 1 and all(split._ids is None and not split._schema.declared for split in everything):
+    if len(olds) > 1 and all(
+        split.view.ids is None and not split.stored_schema.declared for split in everything
+    ):
         # What they hold is found out from all of them together.
         schema = LazySchema([path for split in everything for path in split.paths], None, None)
         return {
-            name: Split(name, joined_shards([split._shards for split in several]), schema)
+            name: Split(name, RecordView(Shards.concat([split.view.shards for split in several])), schema)
             for name, several in parts.items()
         }
     if len(olds) > 1:  # splits of other names must agree too: they become one dataset
@@ -273,7 +277,7 @@ def found_schema(olds: Sequence[Old], splits: Mapping[str, Split], given: Schema
     if given is not None:
         return given
     parts = [split for old in olds for split in old.splits.values()]
-    if any(split._schema.declared for split in parts):
+    if any(split.stored_schema.declared for split in parts):
         return joined_schema(parts).get()
     with damage_told(olds):
         found = parts[0].schema
@@ -288,7 +292,7 @@ def _wanted(split: Split, where: str | None) -> Selection | None:
         from rekord.verbs.query import matching  # which needs DuckDB
 
         return selected(matching(split, where))
-    return split._ids
+    return split.view.ids
 
 
 # Changed on their way.
@@ -317,7 +321,7 @@ def _source(
     for name, split in splits.items():
         ids = wanted[name]
         chosen = None if ids is None else _by_shard(split, ids)
-        known = len(ids) if ids is not None else len(split._shards) if split._shards.counted else None
+        known = len(ids) if ids is not None else len(split.view.shards) if split.view.shards.counted else None
         rows = None if rows is None or known is None else rows + known
         for shard, path in enumerate(split.paths):
             told = ANYWHERE.stat(path)
@@ -347,10 +351,10 @@ def _by_shard(split: Split, ids: Selection) -> list[Any]:
             found="another order",
             do="rewrite the view first, and change its columns then",
         )
-    edges = np.searchsorted(numbers, split._shards.starts)
+    edges = np.searchsorted(numbers, split.view.shards.starts)
     return [
         numbers[begin:end] - start
-        for begin, end, start in zip(edges[:-1], edges[1:], split._shards.starts[:-1], strict=True)
+        for begin, end, start in zip(edges[:-1], edges[1:], split.view.shards.starts[:-1], strict=True)
     ]
 
 
