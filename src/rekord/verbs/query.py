@@ -53,7 +53,7 @@ def query(
     schema: Schema | PathLike | None = None,
     kind: RecordKind | None = None,
     stream: bool = False,
-) -> Any:
+) -> pa.Table | pa.RecordBatchReader:
     """What DuckDB answers to a query over the records of a dataset, as a `pyarrow.Table`.
 
     `records` are all records, or those of one `split`; each split is a table by its own name too. A column has the
