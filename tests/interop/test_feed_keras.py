@@ -182,7 +182,7 @@ def test_weights_are_those_of_classes_and_samples(split: Any) -> None:
     [
         ({"y": "lable"}, "S116"),
         ({"x": "points"}, "S116"),
-        ({"x": 3}, "U605"),
+        ({"x": 3}, "U605: `x` cannot be 3"),
         ({"y": "extra", "class_weight": "balanced"}, "U676: `class_weight` needs one `y` that is a class"),
         ({"y": [], "class_weight": "balanced"}, "U676: `class_weight` needs one `y` that is a class"),
         ({"class_weight": "even"}, "U676: `class_weight` cannot be used"),

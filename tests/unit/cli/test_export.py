@@ -68,7 +68,7 @@ def test_columns_and_labels_can_be_chosen(place: Path) -> None:
             2,
         ),
         (["ds", "out", "--format", "images"], "U676: a folder of images needs what the dataset has not", 2),
-        (["ds", "out", "--format", "nothing"], "U605", 2),
+        (["ds", "out", "--format", "nothing"], "U605: `--format` cannot take this value", 2),
         (["ds", "taken.parquet", "--split", "val"], "U618: output already exists", 2),
         (["ds", "out.parquet", "--split", "test"], "X506", 3),
         (["nowhere", "out.parquet"], "X501", 3),

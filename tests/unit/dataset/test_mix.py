@@ -207,9 +207,9 @@ def test_what_is_no_list_of_splits_and_shares_is_refused(given: Any) -> None:
     ("share", "code"),
     [
         (0, "U656: splits cannot be mixed: part 0 has a share of 0"),
-        (-1, "U605"),
-        (float("nan"), "U605"),
-        ("x", "U605"),
+        (-1, "U605: a share cannot be -1"),
+        (float("nan"), "U605: a share cannot be nan"),
+        ("x", "U605: a share cannot be 'x'"),
     ],
 )
 def test_a_share_is_a_number_above_0(share: Any, code: str, a: rk.Split) -> None:

@@ -177,8 +177,8 @@ def test_a_record_without_the_value_is_named(old, tmp_path):
         ({"split": RATIOS, "folds": 3}, "U605: `split` cannot be {'train': 0.8, 'val': 0.2}"),
         ({"split": RATIOS, "split_by": "who", "stratify": "label"}, "U605: `split_by` cannot be 'who'"),
         ({"folds": 3, "split_by": "who", "stratify": "label"}, "U605: `split_by` cannot be 'who'"),
-        ({"folds": 1}, "U605"),
-        ({"folds": 2, "seed": -1}, "U605"),
+        ({"folds": 1}, "U605: `folds` cannot be 1"),
+        ({"folds": 2, "seed": -1}, "U605: `seed` cannot be -1"),
     ],
     ids=str,
 )
