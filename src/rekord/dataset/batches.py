@@ -16,7 +16,6 @@ from rekord.dataset.readers.indexed import IndexedDecoder
 from rekord.dataset.readers.sequential import THREADS, SequentialBatches, new_pool
 from rekord.dataset.samplers import Recipe
 from rekord.dataset.shards import Shards
-from rekord.errors import error
 from rekord.storage.portability import usable_cores
 
 _MOST_USUAL_THREADS = 4
@@ -123,16 +122,3 @@ def usual_threads() -> int:
 def of_worker(request: Request, worker: int, workers: int, delivered: int = 0) -> Request:
     """The same request for one of a framework's loader workers: every `workers`-th step, on one thread."""
     return replace(request, worker=worker, workers=workers, delivered=delivered, threads=1)
-
-
-def checked_count(name: str, value: object, *, least: int) -> int:
-    """A whole number from `least` on."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < least:
-        raise error(
-            "U605",
-            f"`{name}` cannot be {repr(value)[:60]}",
-            expected=f"a whole number from {least} on",
-            found=repr(value)[:60],
-            do=f"{name}={1024 if name == 'batch_size' else max(least, 1)}",
-        )
-    return int(value.__index__())

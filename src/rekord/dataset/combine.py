@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 from rekord import _core
+from rekord.arguments import invalid
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.infer import LazySchema
 from rekord.dataset.order import Ids
@@ -284,12 +285,8 @@ def _quotas(sizes: Sequence[int], shares: Sequence[Fraction], length: object) ->
             n -= 1
         return shared_out(n, shares)
     if isinstance(length, bool) or not hasattr(length, "__index__") or length.__index__() < 1:
-        raise error(
-            "U605",
-            f"`length` cannot be {repr(length)[:60]}",
-            expected='"sum", "shortest", "longest", or a whole number from 1 on',
-            found=repr(length)[:60],
-            do='length="sum"',
+        raise invalid(
+            "length", length, '"sum", "shortest", "longest", or a whole number from 1 on', 'length="sum"'
         )
     return shared_out(int(length.__index__()), shares)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from bisect import bisect_right
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 
 from rekord import _core
 from rekord._core import PayloadKind
+from rekord.arguments import invalid, positive_int
 from rekord.codec.decode import PayloadBytes
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.read import open_frames, record_files
@@ -362,31 +362,15 @@ def _is_path(value: object) -> bool:
 
 
 def _check_arguments(limit: object, kind: object) -> None:
-    try:
-        fits = limit is None or (not isinstance(limit, bool) and operator.index(limit) > 0)  # type: ignore[arg-type]
-    except TypeError:
-        fits = False
-    if not fits:
-        raise error(
-            "U605",
-            f"`limit` cannot be {shown(limit)}",
-            expected="a number of records, 1 or more, or None for all of them",
-            found=shown(limit),
-            do="infer(source, limit=1000)",
-        )
+    if limit is not None:
+        positive_int("limit", limit, do="infer(source, limit=1000)")
     check_kind(kind)
 
 
 def check_kind(kind: object) -> None:
     """Refuse what is no kind of records."""
     if kind not in (None, *KIND_NAMES):
-        raise error(
-            "U605",
-            f"`kind` cannot be {shown(kind)}",
-            expected='"example", "sequence" or "bytes"',
-            found=shown(kind),
-            do='kind="example"',
-        )
+        raise invalid("kind", kind, '"example", "sequence" or "bytes"', 'kind="example"')
 
 
 class LazySchema:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import msgspec
 
 from rekord import _core
-from rekord.dataset.order import checked_seed
+from rekord.arguments import seed_number
 from rekord.errors import RekordError, error
 from rekord.schema.messages import shown
 
@@ -183,7 +183,7 @@ class Loader(Iterable[T]):
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next `iter()` be this epoch. A state of this epoch that was loaded is still resumed."""
-        number = checked_seed("epoch", epoch)
+        number = seed_number("epoch", epoch)
         upcoming, consumed = self._upcoming()
         self._go_to(number, consumed if number == upcoming else 0)
 

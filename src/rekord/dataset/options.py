@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
-from rekord.dataset.batches import checked_count, usual_threads
-from rekord.dataset.order import Remainder, checked_ranks, checked_seed
+from rekord.arguments import integer, invalid, seed_number
+from rekord.dataset.batches import usual_threads
+from rekord.dataset.order import Remainder, checked_ranks
 from rekord.dataset.postprocess import Batch, Map, check_callable, checked_pictures
 from rekord.errors import UsageError, error
 from rekord.schema.messages import near_miss
@@ -72,16 +73,14 @@ class CheckedOptions:
         check_callable(self.map)
         checked: dict[str, object] = {
             "columns": None if self.columns is None else checked_columns(self.columns),
-            "seed": checked_seed("seed", self.seed),
-            "epoch": checked_seed("epoch", self.epoch),
+            "seed": seed_number("seed", self.seed),
+            "epoch": seed_number("epoch", self.epoch),
             "rank": rank,
             "world": world,
             "remainder": remainder,
             "resize": checked_pictures(self.decode, self.resize),
-            "prefetch": checked_count("prefetch", self.prefetch, least=0),
-            "threads": usual_threads()
-            if self.threads is None
-            else checked_count("threads", self.threads, least=1),
+            "prefetch": integer("prefetch", self.prefetch, least=0),
+            "threads": usual_threads() if self.threads is None else integer("threads", self.threads, least=1),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -140,13 +139,7 @@ def _unknown(method: str, name: str, names: set[str]) -> UnknownOption:
 
 def _check_shuffle(shuffle: object) -> None:
     if not isinstance(shuffle, (bool, str)) or shuffle not in (False, True, "exact", "block"):
-        raise error(
-            "U605",
-            f"`shuffle` cannot be {repr(shuffle)[:60]}",
-            expected='False, True, "exact" or "block"',
-            found=repr(shuffle)[:60],
-            do="shuffle=True",
-        )
+        raise invalid("shuffle", shuffle, 'False, True, "exact" or "block"', "shuffle=True")
 
 
 def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
-from rekord.errors import error
+from rekord.arguments import integer, invalid, one_of
 
 Ids: TypeAlias = npt.NDArray[np.int64]
 OrderKind: TypeAlias = Literal["sequential", "exact", "block"]
@@ -65,19 +65,6 @@ class Order:
 
 def _is_number(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < _MOST_NUMBER
-
-
-def checked_seed(name: str, value: object) -> int:
-    """A seed or an epoch: a whole number from 0 on."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= value.__index__() < _MOST_SEED:
-        raise error(
-            "U605",
-            f"`{name}` cannot be {repr(value)[:60]}",
-            expected="a whole number from 0 on",
-            found=repr(value)[:60],
-            do=f"{name}=0",
-        )
-    return int(value.__index__())
 
 
 Remainder: TypeAlias = Literal["keep", "drop", "pad"]
@@ -139,32 +126,10 @@ class Steps:
         return np.arange(first, min(end, self.n), self.world, dtype=np.int64)
 
 
-def checked_ranks(rank: object, world: object, remainder: object) -> tuple[int, int, Remainder]:
+def checked_ranks(rank: object, world: object, remainder: Remainder) -> tuple[int, int, Remainder]:
     """A rank that is one of the world's, and what becomes of the remainder."""
-    for name, value, least in (("world", world, 1), ("rank", rank, 0)):
-        if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < least:
-            raise error(
-                "U605",
-                f"`{name}` cannot be {repr(value)[:60]}",
-                expected=f"a whole number from {least} on",
-                found=repr(value)[:60],
-                do=f"{name}={least}",
-            )
-    number, size = int(rank.__index__()), int(world.__index__())  # type: ignore[attr-defined]
+    size, number = integer("world", world, least=1, do="world=1"), integer("rank", rank, least=0, do="rank=0")
     if number >= size:
-        raise error(
-            "U605",
-            f"`rank` cannot be {number} in a world of {size}",
-            expected=f"a number from 0 to {size - 1}",
-            found=str(number),
-            do="rank=0, or the number of this process among all",
-        )
-    if remainder not in _REMAINDERS:
-        raise error(
-            "U605",
-            f"`remainder` cannot be {repr(remainder)[:60]}",
-            expected='"keep", "drop" or "pad"',
-            found=repr(remainder)[:60],
-            do='remainder="drop"',
-        )
-    return number, size, remainder  # type: ignore[return-value]
+        expected, do = f"a number from 0 to {size - 1}", "rank=0, or the number of this process among all"
+        raise invalid("rank", number, expected, do)
+    return number, size, one_of("remainder", remainder, _REMAINDERS, do='remainder="drop"')

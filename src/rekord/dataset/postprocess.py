@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from rekord.arguments import invalid
 from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
 from rekord.codec.images.decode import DecodedPictures, padded_pictures
 from rekord.errors import error, located
@@ -63,13 +64,7 @@ def finisher(
 ) -> Finish | None:
     """One function for all that was asked for; None where that is nothing."""
     if ragged not in ("ragged", "pad"):
-        raise error(
-            "U605",
-            f"`ragged` cannot be {repr(ragged)[:60]}",
-            expected='"ragged" or "pad"',
-            found=repr(ragged)[:60],
-            do='ragged="pad"',
-        )
+        raise invalid("ragged", ragged, '"ragged" or "pad"', 'ragged="pad"')
     _check_names("fill", fill, columns)
     _check_names("pad", pad, columns)
     if pad and ragged != "pad":
@@ -97,12 +92,8 @@ def composed(first: Map, last: Map) -> Map:
 def checked_pictures(decode: object, resize: object) -> tuple[int, int] | None:
     """The size that decoded pictures are brought to; `decode` and `resize` as they were given."""
     if not isinstance(decode, bool):
-        raise error(
-            "U605",
-            f"`decode` cannot be {repr(decode)[:60]}",
-            expected="True or False",
-            found=repr(decode)[:60],
-            do="decode=True; columns=[…] chooses among the pictures",
+        raise invalid(
+            "decode", decode, "True or False", "decode=True; columns=[…] chooses among the pictures"
         )
     if resize is None:
         return None
@@ -117,13 +108,7 @@ def checked_pictures(decode: object, resize: object) -> tuple[int, int] | None:
     parts = resize if isinstance(resize, (tuple, list)) else ()
     whole = [not isinstance(part, bool) and hasattr(part, "__index__") for part in parts]
     if len(parts) != 2 or not all(whole) or min(parts) < 1:
-        raise error(
-            "U605",
-            f"`resize` cannot be {repr(resize)[:60]}",
-            expected="(height, width), two whole numbers from 1 on",
-            found=repr(resize)[:60],
-            do="resize=(224, 224)",
-        )
+        raise invalid("resize", resize, "(height, width), two whole numbers from 1 on", "resize=(224, 224)")
     return int(parts[0].__index__()), int(parts[1].__index__())
 
 
@@ -220,12 +205,11 @@ def _check_names(option: str, given: object, columns: tuple[str, ...]) -> None:
     if given is None:
         return
     if not isinstance(given, Mapping):
-        raise error(
-            "U605",
-            f"`{option}` cannot be {repr(given)[:60]}",
-            expected="a dict of column names to values",
-            found=repr(given)[:60],
-            do=f"{option}={{{columns[0]!r}: 0}}" if columns else f"leave `{option}` out",
+        raise invalid(
+            option,
+            given,
+            "a dict of column names to values",
+            f"{option}={{{columns[0]!r}: 0}}" if columns else f"leave `{option}` out",
         )
     for name in given:
         if name not in columns:
@@ -241,10 +225,4 @@ def _check_names(option: str, given: object, columns: tuple[str, ...]) -> None:
 def check_callable(function: object) -> None:
     """Refuse a `map` that is no function."""
     if function is not None and not callable(function):
-        raise error(
-            "U605",
-            f"`map` cannot be {repr(function)[:60]}",
-            expected="a function from batch to batch",
-            found=repr(function)[:60],
-            do="map=lambda batch: batch",
-        )
+        raise invalid("map", function, "a function from batch to batch", "map=lambda batch: batch")

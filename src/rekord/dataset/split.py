@@ -10,8 +10,9 @@ from typing import Any, Literal, Unpack, overload
 import numpy as np
 
 from rekord import _core
+from rekord.arguments import integer
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.batches import Batches, Request, checked_count
+from rekord.dataset.batches import Batches, Request
 from rekord.dataset.infer import LazySchema
 from rekord.dataset.options import BatchOptions, CheckedOptions, Shuffle, accepts_batch_options
 from rekord.dataset.order import Ids
@@ -36,7 +37,7 @@ class SplitMethods(ABC):
     def take(self, count: int) -> Split:
         """A view of the first records."""
         split = self.only_split("take")
-        return split.replace(view=split.numbered("take").slice(slice(checked_count("count", count, least=0))))
+        return split.replace(view=split.numbered("take").slice(slice(integer("count", count, least=0))))
 
     def select(self, numbers: Sequence[int]) -> Split:
         """A view of these records, in this order; one that is named twice comes twice."""
@@ -357,7 +358,7 @@ class Split(SplitMethods):
             shards=self.view.shards_for(recipe),
             plan=plan,
             recipe=recipe,
-            batch_size=checked_count("batch_size", batch_size, least=1),
+            batch_size=integer("batch_size", batch_size, least=1, do="batch_size=1024"),
             split=self.name,
             dataset=self.view.digest,
             epoch=checked.epoch,

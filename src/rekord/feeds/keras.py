@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 
+from rekord.arguments import invalid
 from rekord.dataset.options import BatchOptions
 from rekord.errors import RekordError, error
 from rekord.feeds.feed import framework
@@ -168,13 +169,7 @@ def _column(known: Known, argument: str, name: object) -> str:
                 do=f"let the function keep it, or {argument}={next(iter(known), 'label')!r}",
             )
         return name
-    raise error(
-        "U605",
-        f"`{argument}` cannot be {repr(name)[:60]}",
-        expected="the name of a column",
-        found=repr(name)[:60],
-        do=f"{argument}={next(iter(known), 'label')!r}",
-    )
+    raise invalid(argument, name, "the name of a column", f"{argument}={next(iter(known), 'label')!r}")
 
 
 def _check_weights(tf: Any, name: str, spec: Any) -> None:

@@ -9,11 +9,11 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -45,7 +45,6 @@ from rekord.sources.tables import inconsistent, kept_columns, rows_at_once
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pandas as pd
 
 _MAGIC = b"\x93NUMPY"
 _MOST_HEADER_BYTES = 10_000
@@ -470,7 +469,19 @@ def columns(arrays: Mapping[str, npt.ArrayLike]) -> FrameSource:
     return FrameSource(arrays, "columns")
 
 
-def pandas(frame: pd.DataFrame) -> FrameSource:
+class PandasFrame(Protocol):
+    """What is used of a pandas DataFrame, whose package need not be installed."""
+
+    @property
+    def iloc(self) -> object: ...
+    @property
+    def dtypes(self) -> object: ...
+    @property
+    def columns(self) -> object: ...
+    def itertuples(self, index: bool = ..., name: str | None = ...) -> Iterable[tuple[object, ...]]: ...
+
+
+def pandas(frame: PandasFrame) -> FrameSource:
     """Rows of a pandas DataFrame, without its index. Types are those that `rk.infer` gives."""
     if not all(hasattr(frame, name) for name in ("iloc", "dtypes", "columns", "itertuples")):
         raise invalid("frame", frame, "a pandas DataFrame", "rk.sources.pandas(frame)")

@@ -7,11 +7,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from rekord import _core
+from rekord.arguments import integer, invalid
 from rekord.codec.columns import Column
 from rekord.codec.decode import assemble, new_batch
 from rekord.codec.images.decode import DecodedPictures
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.batches import Request, checked_count, read_batches
+from rekord.dataset.batches import Request, read_batches
 from rekord.dataset.loader import Reading, State
 from rekord.dataset.options import BatchOptions
 from rekord.dataset.postprocess import Batch, Finish
@@ -155,7 +156,7 @@ class Epochs:
         It is for `state=`, and for `load_state_dict` of any other feed of the same split and order. Only who uses the
         batches can count them: TensorFlow reads ahead.
         """
-        left = checked_count("batches", batches, least=0)
+        left = integer("batches", batches, least=0)
         epoch, consumed = self._begin
         steps = self._request.steps(consumed)
         while left >= len(steps) > 0:
@@ -249,13 +250,7 @@ def to_tensorflow(
 ) -> Any:
     """The dataset in one of the two modes; `one_length` as for native mode."""
     if mode not in ("native", "ops"):
-        raise error(
-            "U605",
-            f"`mode` cannot be {repr(mode)[:60]}",
-            expected='"native" or "ops"',
-            found=repr(mode)[:60],
-            do='mode="native"',
-        )
+        raise invalid("mode", mode, '"native" or "ops"', 'mode="native"')
     shuffle = options.get("shuffle", False)
     if mode == "ops":
         from rekord.feeds.tensorflow.ops import check_ops

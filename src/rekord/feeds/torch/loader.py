@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack
 
 import numpy as np
 
+from rekord.arguments import integer, invalid
 from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
-from rekord.dataset.batches import Request, checked_count, of_worker, read_batches
+from rekord.dataset.batches import Request, of_worker, read_batches
 from rekord.dataset.loader import Reading, State
 from rekord.dataset.options import BatchOptions
 from rekord.dataset.postprocess import Batch
@@ -299,7 +300,7 @@ def _iterable_dataset_class() -> Any:
 
             Workers run ahead, so that only who takes the batches knows.
             """
-            count = checked_count("batches", batches, least=0)
+            count = integer("batches", batches, least=0)
             request, place = self._feed.request, self._feed.places.current()
             consumed = place.consumed
             if count:
@@ -384,7 +385,7 @@ def _of_worker(state: State, worker: int, workers: int) -> tuple[State, int]:
             found=f"{_SHARE} {shown(share)}",
             do="the num_workers that the state was saved with",
         )
-    return replace(state, order=order), checked_count("delivered", share[2], least=0)
+    return replace(state, order=order), integer("delivered", share[2], least=0)
 
 
 class _Carried(Iterator[Any]):
@@ -457,7 +458,7 @@ def to_torch(
         batch_size = 1
     chosen = with_ranks(options, _process_group, start="torch.distributed.init_process_group(…)")
     request = split.request(batch_size, **chosen)  # type: ignore[arg-type]
-    count = checked_count("workers", workers, least=0)
+    count = integer("workers", workers, least=0)
     if style == "map":
         return map_dataset(request)
 
@@ -514,13 +515,7 @@ def _process_group() -> tuple[int, int] | None:
 
 def _check_style(style: object) -> None:
     if style not in ("loader", "iterable", "map"):
-        raise error(
-            "U605",
-            f"`style` cannot be {repr(style)[:60]}",
-            expected='"loader", "iterable" or "map"',
-            found=repr(style)[:60],
-            do='style="loader"',
-        )
+        raise invalid("style", style, '"loader", "iterable" or "map"', 'style="loader"')
 
 
 def _check_unordered(**given: bool) -> None:
