@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from rekord.codec.values import (
     sequence,
     shown_shape,
 )
-from rekord.schema import Feature, Label, Sparse, Tensor
+from rekord.schema import Feature, Sparse, Tensor
 from rekord.schema.base import Misfit, dtype_name, element, integer_bounds
 from rekord.schema.messages import near_miss
 
@@ -35,31 +36,28 @@ class NumberRule:
     range: tuple[Any, Any] | None = None
     cast: bool = False
     exact: bool = False
-    label: Label | None = None
-    ids: dict[str, int] | None = None
+    classes: int | None = None  # how many, where the numbers are ids of classes
+    names: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, feature: Feature, *, dtype: Any = None) -> NumberRule:
         """The rule of a feature; `dtype` for one of its keys that has another."""
-        declared = feature.dtype if dtype is None else dtype
+        declared = feature.stored_dtype if dtype is None else dtype
         name = dtype_name(declared)
-        label = feature if isinstance(feature, Label) else None
         return cls(
             type_name=type(feature).__name__,
             dtype=declared,
             floats=name in ("float16", "float32", "bfloat16"),
-            range=getattr(feature, "range", None),
+            range=feature.limits,
             cast=getattr(feature, "cast", False),
             exact=getattr(feature, "rounding", "nearest") == "exact",
-            label=label,
-            ids={one: i for i, one in enumerate(label.names)} if label and label.names else None,
+            classes=feature.class_count,
+            names=feature.class_names,
         )
 
     @property
     def bounds(self) -> tuple[int, int]:
         """The least and the greatest whole number, by dtype, range and classes."""
-        if self.label is not None:
-            return 0, self.label.count - 1
         low, high = integer_bounds(self.dtype)
         return (low, high) if self.range is None else (max(low, self.range[0]), min(high, self.range[1]))
 
@@ -169,11 +167,11 @@ def _outside(numbers: Array, low: int, high: int) -> Array | None:
 
 def _out_of_bounds(number: int, rule: NumberRule, at: int) -> Unfit:
     found = described(number)
-    if rule.label is not None:
+    if rule.classes is not None:
         return Unfit(
             "E317",
             "is no class id",
-            expected=f"an id from 0 to {rule.label.count - 1:,}",
+            expected=f"an id from 0 to {rule.classes - 1:,}",
             found=found,
             do="mend the row, or declare more classes",
             at=at,
@@ -396,7 +394,7 @@ def _in_float64(number: int | float) -> bool:
 
 
 def _number(leaf: Any, rule: NumberRule, at: int) -> int | float:
-    if rule.label is not None and isinstance(leaf, str):
+    if rule.classes is not None and isinstance(leaf, str):
         return _class_id(leaf, rule, at)
     if isinstance(leaf, (bool, np.bool_, int, np.integer)):
         return int(leaf)
@@ -427,19 +425,24 @@ def _number(leaf: Any, rule: NumberRule, at: int) -> int | float:
 
 
 def _text_remedy(leaf: Any, rule: NumberRule) -> str:
-    if rule.label is not None:
+    if rule.classes is not None:
         return "give the class name as a str, or its id"
     convert = "float" if rule.floats else "int"
     return f"{convert}(value), or declare {'Text()' if isinstance(leaf, str) else 'Bytes()'}"
 
 
+@lru_cache(maxsize=64)
+def _ids(names: tuple[str, ...]) -> dict[str, int]:
+    return {name: i for i, name in enumerate(names)}
+
+
 def _class_id(name: str, rule: NumberRule, at: int) -> int:
-    assert rule.label is not None
-    if rule.ids is not None and name in rule.ids:
-        return rule.ids[name]
-    names = rule.label.names
+    assert rule.classes is not None
+    names = rule.names
+    if names is not None and name in _ids(names):
+        return _ids(names)[name]
     if names is None:
-        expected, do = f"an id from 0 to {rule.label.count - 1:,}", "Label([names, ...]) declares the names"
+        expected, do = f"an id from 0 to {rule.classes - 1:,}", "Label([names, ...]) declares the names"
     else:
         some = ", ".join(repr(one) for one in names[:3])
         expected = f"one of {len(names):,} names: {some}{', …' if len(names) > 3 else ''}"[:160]

@@ -16,6 +16,7 @@ from rekord.schema.features import (
     Text,
 )
 from rekord.schema.schema import RecordKind, Schema
+from rekord.schema.timestamp import Timestamp
 
 __all__ = [
     "ABSENT",
@@ -35,5 +36,6 @@ __all__ = [
     "Sparse",
     "Tensor",
     "Text",
+    "Timestamp",
     "compat",
 ]

@@ -15,7 +15,7 @@ from rekord.codec.decode import assemble, new_batch
 from rekord.codec.plan import compile_plan
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Schema, Sparse, Tensor, Text
+from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor, Text, Timestamp
 from rekord.schema.base import is_unicode
 from rekord.schema.column_evidence import float32_loses
 from rekord.schema.messages import near_miss, shown
@@ -223,7 +223,7 @@ def _feature(name: str, kind: Any, path: str | None) -> tuple[Feature, Any]:
         "X525",
         f"`{name[:60]}` is of the type {str(kind)[:60]}",
         location=Location(path=path, feature=name[:60]),
-        expected="numbers, bools, texts, bytes, or lists of them with one dimension that varies at most",
+        expected="numbers, bools, texts, bytes, timestamps, or lists of them with one dimension that varies at most",
         found=str(kind)[:60],
         do="cast the column to numbers or text where the table is made, or leave it out: columns=[...]",
     )
@@ -250,6 +250,8 @@ def _list_shape(kind: Any) -> tuple[tuple[int | None, ...], Any]:
 def _number(kind: Any, shape: tuple[int | None, ...]) -> Feature:
     import pyarrow as pa
 
+    if pa.types.is_timestamp(kind):
+        return Timestamp(kind.unit, shape, tz=kind.tz)
     if pa.types.is_floating(kind):
         return Float32(shape=shape, dtype="float16" if str(kind) == "halffloat" else "float32")
     return Int64(shape=shape, dtype=str(kind))
@@ -258,7 +260,8 @@ def _number(kind: Any, shape: tuple[int | None, ...]) -> Feature:
 def _is_number(kind: Any) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return bool(number or pa.types.is_timestamp(kind))
 
 
 def _is_list_view(kind: Any) -> bool:
@@ -343,7 +346,7 @@ def exported_schema(arrow: Any, keep: Iterable[str] | None = None) -> Schema | N
             return None
         plan = compile_plan(schema)
         columns = assemble(plan, new_batch(plan, _core.Pool(0)).take(), 0)
-        forms = {name: _form(column_to_arrow(column).type) for name, column in columns.items()}
+        forms = {name: _form(column_to_arrow(column, schema[name]).type) for name, column in columns.items()}
         if any(_form(arrow.field(name).type) != form for name, form in forms.items()):
             return None
         return schema if keep is None else _part(schema, tuple(keep))
@@ -403,7 +406,9 @@ def _form(kind: Any) -> Any:
     if pa.types.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
         return levels, tuple((field.name, _form(field.type)) for field in fields)
-    return levels, str(kind).removeprefix("large_")
+    # Parquet has no seconds: a column of them comes back in milliseconds.
+    name = f"timestamp[{kind.tz}]" if pa.types.is_timestamp(kind) else str(kind)
+    return levels, name.removeprefix("large_")
 
 
 def _restored(array: Any, feature: Feature) -> Any:
@@ -418,8 +423,8 @@ def _restored(array: Any, feature: Feature) -> Any:
         return [None if row is None else (row["indices"], row["values"]) for row in rows]
     if isinstance(feature, Tensor) and isinstance(feature.dtype, str):
         return array.to_pylist()  # bfloat16, without NumPy's help
-    listed = isinstance(feature, (Int64, Float32, Label)) and feature.shape
-    if isinstance(feature, Tensor) or (listed and not getattr(feature, "partitions", ())):
+    listed = feature.kind != "bytes" and feature.storage == "list" and feature.shape
+    if isinstance(feature, Tensor) or (listed and len(feature.record_keys("x")) == 1):
         return _numbers(array, feature)
     if feature.shape == () or feature.shape == (None,):
         return array  # strings and single numbers: the encoder takes them from Arrow as they lie

@@ -101,7 +101,8 @@ class Parser:
         fillable = not isinstance(column, (tf.RaggedTensor, tf.SparseTensor)) and column.dtype != tf.string
         if name in self.fill and fillable:
             there = tf.reshape(valid, [-1, *[1] * (len(column.shape) - 1)])
-            return tf.where(there, column, tf.constant(np.asarray(self.fill[name], feature.dtype)))
+            value = np.asarray(self.fill[name], feature.dtype)
+            return tf.where(there, column, tf.constant(value.astype(feature.stored_dtype)))
         return {"values": column, "valid": valid}
 
 
@@ -135,7 +136,7 @@ def _typed(tf: Any, feature: Feature, column: Any) -> Any:
         return _tensors(tf, feature, column)
     if feature.dtype is None:
         return column
-    dtype = tf.as_dtype(feature.dtype)
+    dtype = tf.as_dtype(feature.stored_dtype)
     if column.dtype == dtype:
         return column
     change = tf.bitcast if dtype == tf.uint64 else tf.cast
