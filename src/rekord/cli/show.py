@@ -82,13 +82,13 @@ def _times(paths: list[str]) -> dict[str, Callable[[int], str]]:
     import os
 
     from rekord.dataset.manifest import read_manifest
-    from rekord.schema import Schema, Timestamp
+    from rekord.schema import Schema, Timestamp, of_type
 
     try:
         schema = Schema.from_dict(read_manifest(os.path.dirname(paths[0]) or ".").schema)
     except RekordError:
         return {}  # records are shown without a schema too
-    found = {name: one for name, one in schema.items() if isinstance(one, Timestamp)}
+    found = of_type(schema.features, Timestamp)
     return {feature.record_keys(name)[0]: feature.text for name, feature in found.items()}
 
 

@@ -158,7 +158,8 @@ def _is_as_stored(feature: Feature) -> bool:
     is_tensor = feature.storage == "blob" and feature.dtype is not None
     if feature.optional or feature.storage == "parallel" or is_tensor:
         return False
-    return feature.shape == () and feature.dtype in (None, np.dtype("<i8"), np.dtype("<f4"))
+    dtype = feature.dtype  # NumPy takes None for float64 when it compares
+    return feature.shape == () and (dtype is None or dtype in (np.dtype("<i8"), np.dtype("<f4")))
 
 
 def slots_of(column: str, feature: Feature) -> tuple[SlotPlan, ...]:

@@ -1,6 +1,6 @@
 """Schemas: the declared types of a dataset."""
 
-from rekord.schema.base import ABSENT, Feature
+from rekord.schema.base import ABSENT, Feature, of_type
 from rekord.schema.compat import Change, Compatibility, compat
 from rekord.schema.features import (
     Boxes,
@@ -38,4 +38,5 @@ __all__ = [
     "Text",
     "Timestamp",
     "compat",
+    "of_type",
 ]

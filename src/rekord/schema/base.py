@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -677,6 +677,14 @@ class Feature:
         column = self.key if isinstance(self.key, str) else None
         who = f"{name} `{column}`" if column else name
         return refuse(code, f"{who} {what}", column=column, expected=expected, found=found, do=do)
+
+
+FeatureT = TypeVar("FeatureT", bound=Feature)
+
+
+def of_type(columns: Mapping[str, Feature], kind: type[FeatureT]) -> dict[str, FeatureT]:
+    """The columns of one feature type, in their order."""
+    return {name: feature for name, feature in columns.items() if isinstance(feature, kind)}
 
 
 def flat_values(value: Any) -> Iterator[Any]:

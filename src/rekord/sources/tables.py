@@ -112,7 +112,7 @@ def without_merging(columns: Sequence[TableColumn], batch: Any) -> tuple[TableCo
     out = []
     for column in columns:
         if (
-            isinstance(column.feature, Float32)
+            column.feature.as_given == "float"
             and not column.feature.shape
             and column.path[0] in batch.schema.names
         ):
@@ -128,7 +128,7 @@ def has_doubles(columns: Sequence[TableColumn], schema: Any) -> list[str]:
     names = {
         column.path[0]
         for column in columns
-        if isinstance(column.feature, Float32) and not column.feature.shape
+        if column.feature.as_given == "float" and not column.feature.shape
     }
     return [name for name in schema.names if name in names and "double" in str(schema.field(name).type)]
 

@@ -20,7 +20,7 @@ from rekord.errors import RekordError, error
 from rekord.framing.deflate import checked_compression
 from rekord.layouts.base import Layout, Plain, Verify
 from rekord.layouts.tfds import check_tfds, tfds_files
-from rekord.schema import Label, Schema
+from rekord.schema import Label, Schema, of_type
 from rekord.schema.interop.label_map import label_map_text
 from rekord.schema.messages import near_miss, shown
 from rekord.sources.base import Facts, Source
@@ -240,7 +240,7 @@ def index_columns(schema: Schema, asked: Sequence[str]) -> tuple[str, ...]:
                 "columns of the schema",
                 f"did you mean `{near}`?" if near else "name one of its columns",
             )
-    labels = [name for name, feature in schema.context.items() if isinstance(feature, Label)]
+    labels = list(of_type(schema.context, Label))
     return tuple(dict.fromkeys([*asked, *labels]))
 
 
