@@ -12,6 +12,7 @@ PIP    := $(VENV)/$(PIP_IN)
 CPP    := build/cpp
 FUZZ   := build/fuzz
 
+CPP_FILES := $(wildcard core/*.h core/*.cc core/*/*.h core/*/*.cc)
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard core/*.h core/*.cc core/bind/*.h core/bind/*.cc docs/errors/*.md)
 
 .PHONY: help demo quick test test-cpp test-python test-minimum test-peers stress lint types format docs bench fuzz soak clean
@@ -55,6 +56,7 @@ test: lint test-cpp test-python test-minimum
 lint: $(VENV)/.dev $(VENV)/.package
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
 	cp $$($(BIN)/python -c "import rekord._core as core; print(core.__file__.split('_core')[0] + '_core.pyi')") src/rekord/
 	$(BIN)/mypy
 
@@ -64,6 +66,8 @@ test-cpp: $(VENV)/.build
 	$(CPP)/core_tests
 	$(BIN)/ctest --test-dir $(CPP) --output-on-failure --no-tests=error
 
+# The tests start hundreds of processes: each would compile the package again where bytecode may not be kept.
+test-python: export PYTHONDONTWRITEBYTECODE :=
 test-python: $(VENV)/.test $(VENV)/.package
 	$(BIN)/python -m pytest -n 2 -m "not long"
 
@@ -110,9 +114,10 @@ STRESS ?= 50
 stress: $(VENV)/.test $(VENV)/.package
 	$(BIN)/python tests/support/under_load.py $(BIN)/python -m pytest -n 2 -m concurrency --count $(STRESS)
 
-format: $(VENV)/.test
+format: $(VENV)/.dev
 	$(BIN)/ruff check --fix src tests benchmarks examples
 	$(BIN)/ruff format src tests benchmarks examples
+	$(BIN)/clang-format -i $(CPP_FILES)
 
 $(VENV)/.docs: $(BIN)/python pyproject.toml
 	$(PIP) install --group docs

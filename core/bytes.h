@@ -45,8 +45,7 @@ void store_le(std::byte* to, Number value) noexcept {
 
 class Cursor {
  public:
-  explicit Cursor(Bytes bytes) noexcept
-      : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
+  explicit Cursor(Bytes bytes) noexcept : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
   bool done() const noexcept { return at_ == end_; }
   size_t left() const noexcept { return static_cast<size_t>(end_ - at_); }

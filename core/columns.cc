@@ -311,8 +311,7 @@ bool ColumnBuilder::add_missing(size_t row) {
     case Kind::ints:
       if (defaulted) values = spec_->fill_ints.size();
       column_.ints.reserve(*pool_, values);
-      for (size_t i = 0; i < values; ++i)
-        column_.ints.push(defaulted ? spec_->fill_ints[i] : 0);
+      for (size_t i = 0; i < values; ++i) column_.ints.push(defaulted ? spec_->fill_ints[i] : 0);
       break;
     case Kind::floats:
       if (defaulted) values = spec_->fill_floats.size();

@@ -98,9 +98,7 @@ uint32_t u64_portable(uint64_t value) noexcept { return ~slice(~0u, value); }
 //
 //     word(0, multiply(state, forward(n)))  =  state·x^n      with forward(n) = x^(n-33)
 
-constexpr uint32_t forward(size_t bits) {
-  return after_zeros(0x80000000u /* x^0 */, bits - 33);
-}
+constexpr uint32_t forward(size_t bits) { return after_zeros(0x80000000u /* x^0 */, bits - 33); }
 
 #if defined(REKORD_CRC_X86)
 
@@ -339,17 +337,15 @@ REKORD_CRC_FOLD inline __m512i to_last_lane(__m512i lanes, size_t i, __m512i ont
   return fold(lanes, _mm512_load_si512(kLastLane[i].halves.data()), onto);
 }
 
-REKORD_CRC_FOLD uint32_t extend_fold(uint32_t crc, const std::byte* bytes,
-                                     size_t count) noexcept {
+REKORD_CRC_FOLD uint32_t extend_fold(uint32_t crc, const std::byte* bytes, size_t count) noexcept {
   if (count <= kStraightBytes) return ~straight(~crc, bytes, count);
 
   const size_t filled = (count - 1) % kBlockBytes + 1;
   const size_t zeros = kBlockBytes - filled;
   const uint32_t turned = std::rotl(~crc, static_cast<int>(8 * (zeros % 4)));
-  const FirstBlock block{reinterpret_cast<uintptr_t>(bytes) - zeros,
-                         _mm512_set1_epi8(static_cast<char>(zeros)),
-                         _mm512_set1_epi32(static_cast<int>(turned)),
-                         kFourBytes.bytes.data() + filled};
+  const FirstBlock block{
+      reinterpret_cast<uintptr_t>(bytes) - zeros, _mm512_set1_epi8(static_cast<char>(zeros)),
+      _mm512_set1_epi32(static_cast<int>(turned)), kFourBytes.bytes.data() + filled};
   __m512i a = first_lanes(block, 0), b = first_lanes(block, 64);
   __m512i c = first_lanes(block, 128), d = first_lanes(block, 192);
 
@@ -371,9 +367,9 @@ REKORD_CRC_FOLD uint32_t extend_fold(uint32_t crc, const std::byte* bytes,
   }
 
   const __m512i lane_15 = _mm512_maskz_mov_epi64(0xC0, d);
-  const __m512i sum = _mm512_xor_si512(
-      to_last_lane(a, 0, to_last_lane(b, 1, _mm512_setzero_si512())),
-      to_last_lane(c, 2, to_last_lane(d, 3, lane_15)));
+  const __m512i sum =
+      _mm512_xor_si512(to_last_lane(a, 0, to_last_lane(b, 1, _mm512_setzero_si512())),
+                       to_last_lane(c, 2, to_last_lane(d, 3, lane_15)));
   // Not the unmasked intrinsics: GCC 12 calls their own insides uninitialised.
   const __m256i half = _mm256_xor_si256(_mm512_maskz_extracti64x4_epi64(0xFF, sum, 0),
                                         _mm512_maskz_extracti64x4_epi64(0xFF, sum, 1));

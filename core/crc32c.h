@@ -43,15 +43,11 @@ inline uint32_t crc32c(std::span<const std::byte> bytes) noexcept {
   return crc32c_extend(0, bytes);
 }
 
-inline uint32_t crc32c_u64(uint64_t value) noexcept {
-  return CrcImplementation::best().u64(value);
-}
+inline uint32_t crc32c_u64(uint64_t value) noexcept { return CrcImplementation::best().u64(value); }
 
 inline constexpr uint32_t kCrcMaskDelta = 0xA282EAD8u;
 
-constexpr uint32_t mask_crc(uint32_t crc) noexcept {
-  return std::rotr(crc, 15) + kCrcMaskDelta;
-}
+constexpr uint32_t mask_crc(uint32_t crc) noexcept { return std::rotr(crc, 15) + kCrcMaskDelta; }
 
 constexpr uint32_t unmask_crc(uint32_t masked) noexcept {
   return std::rotl(masked - kCrcMaskDelta, 15);

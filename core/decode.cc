@@ -87,7 +87,7 @@ RowProblem Decoder::add(Bytes payload, const BlockRef& slab) {
   wrong_guesses_ = 0;
   if (!find_features(payload)) {
     if (RowProblem problem = settle()) return problem;
-    return add_oddly(payload, slab);
+    return add_slow_path(payload, slab);
   }
   // A key that comes twice stands in the count for one that is missing.
   if (again_ || present_ != wanted_)
@@ -114,7 +114,7 @@ RowProblem Decoder::settle() {
   // One by one, to find the row that is refused; the general reader says why.
   for (size_t row = 0; row < count; ++row) {
     if (move_cells(row, 1, slab)) continue;
-    if (RowProblem problem = add_oddly(payloads_[row], slab)) {
+    if (RowProblem problem = add_slow_path(payloads_[row], slab)) {
       std::erase_if(maybe_odd_, [this](size_t odd_row) { return odd_row >= rows_; });
       return problem;
     }
@@ -279,7 +279,8 @@ bool Decoder::find_entry(const std::byte*& at, const std::byte* end) {
     return true;
   }
   const std::byte* list = feature;
-  const auto kind_tag = static_cast<uint8_t>(static_cast<uint8_t>(plan_->slots()[slot].kind) << 3 | 2);
+  const auto kind_tag =
+      static_cast<uint8_t>(static_cast<uint8_t>(plan_->slots()[slot].kind) << 3 | 2);
   if (!nested(list, entry_end, kind_tag, list_bytes) || list + list_bytes != entry_end)
     return false;
   const std::byte* value = list;
@@ -329,7 +330,7 @@ struct RowSink {
 
 }  // namespace
 
-RowProblem Decoder::add_oddly(Bytes payload, const BlockRef& slab) {
+RowProblem Decoder::add_slow_path(Bytes payload, const BlockRef& slab) {
   RowSink sink{*plan_, builders_, std::vector<bool>(builders_.size()), rows_, slab, payload, {}};
   Walk<RowSink> walk(payload, sink, scratch_);
   RowProblem problem{walk.example()};

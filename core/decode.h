@@ -152,20 +152,20 @@ class Decoder {
     present_ += lane.wanted;
   }
   // Adds a row in full generality.
-  RowProblem add_oddly(Bytes payload, const BlockRef& slab);
+  RowProblem add_slow_path(Bytes payload, const BlockRef& slab);
   // Moves the values of some pending rows into their columns: all of them, or none.
   bool move_cells(size_t first, size_t count, const BlockRef& slab);
 
   std::shared_ptr<const Plan> plan_;
   std::vector<ColumnBuilder> builders_;
-  std::vector<Lane> lanes_;   // by slot, and one that matches nothing
-  std::vector<Lane*> order_;  // by place in the record: what stood there last time
-  std::vector<Run> runs_;     // of that order, by place
+  std::vector<Lane> lanes_;     // by slot, and one that matches nothing
+  std::vector<Lane*> order_;    // by place in the record: what stood there last time
+  std::vector<Run> runs_;       // of that order, by place
   std::vector<uint64_t> seen_;  // by slot: the stamp of the row that had it last
-  std::vector<Cell> cells_;   // of the pending rows
+  std::vector<Cell> cells_;     // of the pending rows
   std::array<Bytes, kPendingRows> payloads_;
-  BlockRef slab_;  // that they lie in
-  size_t stride_;  // cells a row
+  BlockRef slab_;       // that they lie in
+  size_t stride_;       // cells a row
   size_t wanted_ = 0;   // slots that every row must have
   size_t present_ = 0;  // features of this row that are wanted
   uint64_t stamp_ = 0;  // of this row

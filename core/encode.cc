@@ -66,7 +66,8 @@ std::byte* put_varints(std::byte* at, const int64_t* values, size_t count) noexc
       for (int i = 0; i < 8; ++i) {
         const auto value = static_cast<uint64_t>(values[i]);
         const size_t bytes = varint_bytes(value);
-        store_le<uint64_t>(at, split_groups(value) | (kTopBits & ((uint64_t{1} << (8 * (bytes - 1))) - 1)));
+        store_le<uint64_t>(
+            at, split_groups(value) | (kTopBits & ((uint64_t{1} << (8 * (bytes - 1))) - 1)));
         at += bytes;
       }
     } else {
@@ -114,13 +115,20 @@ std::byte* put_bytes(std::byte* at, const std::byte* from, size_t count) noexcep
   return at + count;
 }
 
-const int64_t* ints_of(const SlotValues& cell) noexcept { return static_cast<const int64_t*>(cell.values); }
-const float* floats_of(const SlotValues& cell) noexcept { return static_cast<const float*>(cell.values); }
-const Bytes* strings_of(const SlotValues& cell) noexcept { return static_cast<const Bytes*>(cell.values); }
+const int64_t* ints_of(const SlotValues& cell) noexcept {
+  return static_cast<const int64_t*>(cell.values);
+}
+const float* floats_of(const SlotValues& cell) noexcept {
+  return static_cast<const float*>(cell.values);
+}
+const Bytes* strings_of(const SlotValues& cell) noexcept {
+  return static_cast<const Bytes*>(cell.values);
+}
 
 size_t strings_bytes(const Bytes* strings, size_t count) noexcept {
   size_t bytes = 0;
-  for (size_t i = 0; i < count; ++i) bytes += 1 + varint_bytes(strings[i].size()) + strings[i].size();
+  for (size_t i = 0; i < count; ++i)
+    bytes += 1 + varint_bytes(strings[i].size()) + strings[i].size();
   return bytes;
 }
 
@@ -164,7 +172,10 @@ struct LongHeader {
 
  private:
   LongHeader(std::string_view key, size_t l, size_t p, bool c) noexcept
-      : list(l), packed(p), chunk(c), feature(with_tag(l) + l),
+      : list(l),
+        packed(p),
+        chunk(c),
+        feature(with_tag(l) + l),
         entry(with_tag(key.size()) + key.size() + with_tag(feature) + feature),
         bytes(with_tag(entry) + with_tag(key.size()) + key.size() + with_tag(feature) +
               with_tag(l) + (c ? with_tag(p) : 0)) {}
@@ -209,7 +220,8 @@ class LateLength {
 }  // namespace
 
 RecordWriter::RecordWriter(std::shared_ptr<const Plan> features, std::shared_ptr<const Plan> steps)
-    : features_plan_(std::move(features)), steps_plan_(std::move(steps)),
+    : features_plan_(std::move(features)),
+      steps_plan_(std::move(steps)),
       lanes_(lanes_of(*features_plan_)) {
   if (steps_plan_) step_lanes_ = lanes_of(*steps_plan_);
 }
@@ -237,8 +249,7 @@ std::vector<RecordWriter::Lane> RecordWriter::lanes_of(const Plan& plan) {
     lanes.push_back(lane);
   }
   // By bytes: char compares as unsigned in a string_view, as UTF-8 wants it.
-  std::sort(lanes.begin(), lanes.end(),
-            [](const Lane& a, const Lane& b) { return a.key < b.key; });
+  std::sort(lanes.begin(), lanes.end(), [](const Lane& a, const Lane& b) { return a.key < b.key; });
   return lanes;
 }
 
@@ -320,7 +331,8 @@ void RecordWriter::entry(Lane& lane, const SlotValues& cell, Growing<std::byte>&
   out.grow_by(static_cast<size_t>(at - out.end()));
 }
 
-void RecordWriter::many_ints(Lane& lane, const SlotValues& cell, Growing<std::byte>& out, Pool& pool) {
+void RecordWriter::many_ints(Lane& lane, const SlotValues& cell, Growing<std::byte>& out,
+                             Pool& pool) {
   const size_t room = kMostHeader + lane.key.size();
   out.reserve(pool, room + cell.count * kLongestVarint + room);
   std::byte* const begin = out.end();
@@ -398,7 +410,8 @@ void RecordWriter::list(const Lane& lane, const StepValues& cells, Growing<std::
 
 ColumnWriter::ColumnWriter(std::shared_ptr<const Plan> features, std::shared_ptr<const Plan> steps,
                            std::shared_ptr<Pool> pool)
-    : writer_(std::move(features), std::move(steps)), pool_(std::move(pool)),
+    : writer_(std::move(features), std::move(steps)),
+      pool_(std::move(pool)),
       fills_(fills_of(writer_.features_plan())) {
   cells_.resize(fills_.size());
   if (writer_.sequence()) steps_.resize(writer_.steps_plan().slots().size());
@@ -548,7 +561,8 @@ namespace {
 // Whether any row could be refused at all.
 bool may_fail(const ColumnView& column, const SlotSpec& spec) noexcept {
   const bool holes = column.absent || column.valid != nullptr;
-  return (holes && spec.missing == Missing::refuse) || column.offsets != nullptr || column.check_utf8;
+  return (holes && spec.missing == Missing::refuse) || column.offsets != nullptr ||
+         column.check_utf8;
 }
 
 Problem problem_of(const ColumnView& column, const SlotSpec& spec, size_t row) noexcept {
@@ -577,7 +591,8 @@ ColumnWriter::Outcome ColumnWriter::check(std::span<const ColumnView> columns,
     const SlotSpec& spec = writer_.features_plan().slots()[slot];
     if (!may_fail(columns[slot], spec)) continue;
     for (size_t row = 0; row < first.rows; ++row)
-      if (const Problem problem = problem_of(columns[slot], spec, row)) first = {row, problem, slot};
+      if (const Problem problem = problem_of(columns[slot], spec, row))
+        first = {row, problem, slot};
   }
   if (steps.empty()) return first;
   for (size_t row = 0; row < first.rows; ++row)

@@ -121,9 +121,9 @@ class ColumnWriter {
                std::shared_ptr<Pool> pool);
 
   struct Outcome {
-    size_t rows = 0;   // how far it came; a problem is that row's
-    Problem problem;   // missing, wrong_count, not_utf8, or length (the payload is too large)
-    uint32_t slot = 0; // numbered through: the features', then those of the steps
+    size_t rows = 0;    // how far it came; a problem is that row's
+    Problem problem;    // missing, wrong_count, not_utf8, or length (the payload is too large)
+    uint32_t slot = 0;  // numbered through: the features', then those of the steps
   };
 
   // Appends the records of the rows from `begin` to `end`, or fewer: it stops after the

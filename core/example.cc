@@ -117,8 +117,7 @@ Problem read_feature(const std::vector<Bytes>& pieces, const std::byte* origin, 
   return {};
 }
 
-Problem read_entry(Bytes bytes, const std::byte* origin, Entry& out,
-                   std::vector<Bytes>& values) {
+Problem read_entry(Bytes bytes, const std::byte* origin, Entry& out, std::vector<Bytes>& values) {
   values.clear();
   out = {};
   Reader reader(bytes, origin, 2);
@@ -145,7 +144,8 @@ Problem read_entry(Bytes bytes, const std::byte* origin, Entry& out,
       values.push_back(body);
     }
   }
-  // Of Examples TensorFlow takes any two fields; two keys without a value read as protobuf reads them.
+  // Of Examples TensorFlow takes any two fields; two keys without a value read as protobuf reads
+  // them.
   if (keys == 2 && values.empty())
     out.oddities |= odd::entry_swapped;
   else if (keys != 1 || values.size() != 1)

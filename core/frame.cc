@@ -17,8 +17,8 @@ bool header_agrees(const std::byte* header) noexcept {
   return load_le<uint32_t>(header + 8) == mask_crc(crc32c_u64(load_le<uint64_t>(header)));
 }
 
-Look look_at_header(Bytes bytes, size_t at, uint64_t remaining) noexcept {
-  Look look;
+FrameProbe probe_header(Bytes bytes, size_t at, uint64_t remaining) noexcept {
+  FrameProbe look;
   const size_t have = bytes.size() - at;
   const uint64_t most = remaining - at;
   if (have < kHeaderBytes) {
@@ -51,8 +51,8 @@ Look look_at_header(Bytes bytes, size_t at, uint64_t remaining) noexcept {
   return look;
 }
 
-Look look_at_frame(Bytes bytes, size_t at, uint64_t remaining) noexcept {
-  Look look = look_at_header(bytes, at, remaining);
+FrameProbe probe_frame(Bytes bytes, size_t at, uint64_t remaining) noexcept {
+  FrameProbe look = probe_header(bytes, at, remaining);
   if (!look.whole) return look;
   const uint32_t stored = load_le<uint32_t>(look.payload.data() + look.payload.size());
   const uint32_t computed = masked_crc32c(look.payload);
@@ -63,10 +63,10 @@ Look look_at_frame(Bytes bytes, size_t at, uint64_t remaining) noexcept {
   return look;
 }
 
-Hop hop(Bytes bytes, uint64_t remaining, size_t most) noexcept {
-  Hop result;
+SkippedFrames skip_frames(Bytes bytes, uint64_t remaining, size_t most) noexcept {
+  SkippedFrames result;
   while (result.frames < most) {
-    const Look look = look_at_header(bytes, result.consumed, remaining);
+    const FrameProbe look = probe_header(bytes, result.consumed, remaining);
     result.needed = look.needed;
     result.problem = look.problem;
     if (!look.whole) break;
@@ -79,7 +79,7 @@ Hop hop(Bytes bytes, uint64_t remaining, size_t most) noexcept {
 Scan scan(Bytes bytes, uint64_t remaining, std::vector<Extent>& payloads) {
   size_t at = 0;
   while (true) {
-    const Look look = look_at_frame(bytes, at, remaining);
+    const FrameProbe look = probe_frame(bytes, at, remaining);
     if (!look.whole) return {at, look.needed, look.problem};
     payloads.push_back({at + kHeaderBytes, look.payload.size()});
     at += look.payload.size() + kFramingBytes;

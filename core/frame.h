@@ -27,31 +27,31 @@ struct Extent {
 };
 
 // One look at a place where a frame should begin.
-struct Look {
-  Bytes payload;        // of a whole frame, where there is one
+struct FrameProbe {
+  Bytes payload;  // of a whole frame, where there is one
   bool whole = false;
   uint64_t needed = 0;  // bytes of the frame, as far as proven; 0: nothing is left
   Problem problem;      // why it cannot be read at all
 };
 
-// The frame at `at`, its payload not verified yet. `remaining` is how many bytes the stream has at the most,
-// counted from the front of `bytes`: a length beyond it is refused at once, and
-// once `bytes` holds all of them an unfinished frame is a cut one.
-Look look_at_header(Bytes bytes, size_t at, uint64_t remaining) noexcept;
+// The frame at `at`, its payload not verified yet. `remaining` is how many bytes the stream has at
+// the most, counted from the front of `bytes`: a length beyond it is refused at once, and once
+// `bytes` holds all of them an unfinished frame is a cut one.
+FrameProbe probe_header(Bytes bytes, size_t at, uint64_t remaining) noexcept;
 // The same with its payload verified.
-Look look_at_frame(Bytes bytes, size_t at, uint64_t remaining) noexcept;
+FrameProbe probe_frame(Bytes bytes, size_t at, uint64_t remaining) noexcept;
 
 // Frames at the front of `bytes`, counted by their headers alone.
-struct Hop {
+struct SkippedFrames {
   size_t consumed = 0;
   size_t frames = 0;
-  uint64_t needed = 0;  // as in Look, of the frame that comes next
+  uint64_t needed = 0;  // as in FrameProbe, of the frame that comes next
   Problem problem;
 };
 
 // Hops over at most `most` whole frames. Payloads are left for someone else to
 // verify, perhaps on another thread.
-Hop hop(Bytes bytes, uint64_t remaining, size_t most) noexcept;
+SkippedFrames skip_frames(Bytes bytes, uint64_t remaining, size_t most) noexcept;
 
 // What a scan came to.
 struct Scan {

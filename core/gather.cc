@@ -19,7 +19,8 @@ void ask_for(Bytes piece) noexcept {
 
 }  // namespace
 
-size_t gather(std::span<const Bytes> pieces, std::span<const Bytes> mappings, std::byte* out) noexcept {
+size_t gather(std::span<const Bytes> pieces, std::span<const Bytes> mappings,
+              std::byte* out) noexcept {
   GuardedReads reads(mappings);
   for (size_t i = 0; i < std::min(kAhead, pieces.size()); ++i) ask_for(pieces[i]);
   for (size_t i = 0; i < pieces.size(); ++i) {

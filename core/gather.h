@@ -14,6 +14,7 @@ namespace rekord {
 // Copies the pieces to `out`, which has room for all of them. Gives their number, or that
 // of the first that cannot be read. Pieces of files that are mapped lie in `mappings`; the
 // caller has installed the SIGBUS guard if there are any.
-size_t gather(std::span<const Bytes> pieces, std::span<const Bytes> mappings, std::byte* out) noexcept;
+size_t gather(std::span<const Bytes> pieces, std::span<const Bytes> mappings,
+              std::byte* out) noexcept;
 
 }  // namespace rekord

@@ -34,7 +34,8 @@ Reading read_as(Bytes payload, Scratch& scratch, Parse parse) {
   Reading reading;
   Walk<Tally> walk(payload, reading.tally, scratch);
   reading.parses = !(walk.*parse)();
-  reading.strict = reading.parses && (walk.oddities() & (odd::unknown_top | odd::unknown_inner)) == 0;
+  reading.strict =
+      reading.parses && (walk.oddities() & (odd::unknown_top | odd::unknown_inner)) == 0;
   return reading;
 }
 

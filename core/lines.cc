@@ -132,8 +132,9 @@ void RowScanner::feed_fields(std::string_view text, std::vector<int64_t>& starts
         break;
       case State::quoted: {
         const void* end = std::memchr(text.data() + at, rules_.quote, text.size() - at);
-        const size_t stop =
-            end == nullptr ? text.size() : static_cast<size_t>(static_cast<const char*>(end) - text.data());
+        const size_t stop = end == nullptr
+                                ? text.size()
+                                : static_cast<size_t>(static_cast<const char*>(end) - text.data());
         for (; at < stop; ++at) {
           // \r\n is one end, and a lone \r is one too.
           if (text[at] == '\n') line_ += before_lone_return_ ? 0 : 1;
@@ -239,7 +240,8 @@ void FieldSurvey::feed(Bytes rows) {
         at = std::min(end + 1, text.size());
       }
       const size_t tail = at;
-      while (at < text.size() && text[at] != delimiter && text[at] != '\n' && text[at] != '\r') ++at;
+      while (at < text.size() && text[at] != delimiter && text[at] != '\n' && text[at] != '\r')
+        ++at;
       if (begin == tail)
         end = at;
       else if (at != tail)

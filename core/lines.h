@@ -40,10 +40,18 @@ class RowScanner {
   bool in_quotes() const noexcept { return state_ == State::quoted; }
 
  private:
-  enum class State : uint8_t { line_start, after_return, field_start, field, quoted, quote_in_quoted };
+  enum class State : uint8_t {
+    line_start,
+    after_return,
+    field_start,
+    field,
+    quoted,
+    quote_in_quoted
+  };
 
   void feed_lines(std::string_view text, std::vector<int64_t>& starts, std::vector<int64_t>& lines);
-  void feed_fields(std::string_view text, std::vector<int64_t>& starts, std::vector<int64_t>& lines);
+  void feed_fields(std::string_view text, std::vector<int64_t>& starts,
+                   std::vector<int64_t>& lines);
 
   TextRules rules_;
   uint64_t offset_;
@@ -72,8 +80,8 @@ class FieldSurvey {
  public:
   FieldSurvey(TextRules rules, size_t columns, std::vector<std::string> missing);
 
-  // Looks at whole rows. One with another number of fields is counted and says nothing about columns.
-  // Once a column holds a text, its other fields count as texts, or as missing.
+  // Looks at whole rows. One with another number of fields is counted and says nothing about
+  // columns. Once a column holds a text, its other fields count as texts, or as missing.
   void feed(Bytes rows);
 
   using Counts = std::array<uint64_t, kFieldForms>;

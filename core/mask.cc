@@ -36,7 +36,8 @@ uint64_t row_bytes(const PixelForm& form, uint32_t columns) noexcept {
 
 void undo_left(Octets in, uint8_t* out, size_t count, size_t pixel) noexcept {
   if (pixel > 1) {
-    for (size_t i = 0; i < count; ++i) out[i] = static_cast<uint8_t>(in[i] + (i >= pixel ? out[i - pixel] : 0));
+    for (size_t i = 0; i < count; ++i)
+      out[i] = static_cast<uint8_t>(in[i] + (i >= pixel ? out[i - pixel] : 0));
     return;
   }
   uint8_t left = 0;
@@ -75,7 +76,8 @@ void undo_nearest(Octets in, Octets above, uint8_t* out, size_t count, size_t pi
   if (pixel > 1) {
     for (size_t i = 0; i < count; ++i) {
       const bool inside = i >= pixel;
-      const uint8_t guess = nearest(inside ? out[i - pixel] : 0, above[i], inside ? above[i - pixel] : 0);
+      const uint8_t guess =
+          nearest(inside ? out[i - pixel] : 0, above[i], inside ? above[i - pixel] : 0);
       out[i] = static_cast<uint8_t>(in[i] + guess);
     }
     return;
@@ -197,7 +199,8 @@ uint64_t inflated_bytes(const PixelForm& form) noexcept {
 }
 
 PixelFault count_pixels(Bytes inflated, const PixelForm& form, std::span<int64_t> counts) {
-  if (form.channels != 1 || counts.size() < (form.bits == 16 ? 65536u : 256u)) return PixelFault::form;
+  if (form.channels != 1 || counts.size() < (form.bits == 16 ? 65536u : 256u))
+    return PixelFault::form;
   return for_each_row(inflated, form, [&](Octets row, const Pass&, uint32_t, uint32_t columns) {
     if (form.bits == 8) {
       count_octets(row, columns, counts);
@@ -210,17 +213,19 @@ PixelFault count_pixels(Bytes inflated, const PixelForm& form, std::span<int64_t
 FoundPixel find_pixel(Bytes inflated, const PixelForm& form, Bytes allowed) {
   FoundPixel first;
   if (form.channels != 1) return first;
-  for_each_row(inflated, form, [&](Octets row, const Pass& pass, uint32_t number, uint32_t columns) {
-    const uint32_t y = pass.y + number * pass.step_y;
-    if (first.found && first.row < y) return;
-    for (uint32_t i = 0; i < columns; ++i) {
-      const uint32_t value = sample(row, i, form.bits);
-      if (value < allowed.size() && allowed[value] != std::byte{0}) continue;
-      const uint32_t x = pass.x + i * pass.step_x;
-      if (!first.found || y < first.row || x < first.column) first = {true, y, x, value};
-      return;
-    }
-  });
+  for_each_row(inflated, form,
+               [&](Octets row, const Pass& pass, uint32_t number, uint32_t columns) {
+                 const uint32_t y = pass.y + number * pass.step_y;
+                 if (first.found && first.row < y) return;
+                 for (uint32_t i = 0; i < columns; ++i) {
+                   const uint32_t value = sample(row, i, form.bits);
+                   if (value < allowed.size() && allowed[value] != std::byte{0}) continue;
+                   const uint32_t x = pass.x + i * pass.step_x;
+                   if (!first.found || y < first.row || x < first.column)
+                     first = {true, y, x, value};
+                   return;
+                 }
+               });
   return first;
 }
 
@@ -230,19 +235,20 @@ PixelFault copy_pixels(Bytes inflated, const PixelForm& form, std::span<std::byt
   if (inflated_bytes(form) == 0) return PixelFault::form;
   if (inflated.size() < inflated_bytes(form)) return PixelFault::cut;
   if (out.size() < pixel * form.width * form.height) return PixelFault::cut;
-  return for_each_row(inflated, form, [&](Octets row, const Pass& pass, uint32_t number, uint32_t columns) {
-    const size_t y = pass.y + size_t{number} * pass.step_y;
-    std::byte* const to = out.data() + y * form.width * pixel;
-    if (form.bits >= 8 && !form.interlaced) {
-      std::memcpy(to, row, columns * pixel);
-    } else if (form.bits >= 8) {
-      for (size_t i = 0; i < columns; ++i)
-        std::memcpy(to + (pass.x + i * pass.step_x) * pixel, row + i * pixel, pixel);
-    } else {
-      for (size_t i = 0; i < columns; ++i)
-        to[pass.x + i * pass.step_x] = static_cast<std::byte>(sample(row, i, form.bits));
-    }
-  });
+  return for_each_row(
+      inflated, form, [&](Octets row, const Pass& pass, uint32_t number, uint32_t columns) {
+        const size_t y = pass.y + size_t{number} * pass.step_y;
+        std::byte* const to = out.data() + y * form.width * pixel;
+        if (form.bits >= 8 && !form.interlaced) {
+          std::memcpy(to, row, columns * pixel);
+        } else if (form.bits >= 8) {
+          for (size_t i = 0; i < columns; ++i)
+            std::memcpy(to + (pass.x + i * pass.step_x) * pixel, row + i * pixel, pixel);
+        } else {
+          for (size_t i = 0; i < columns; ++i)
+            to[pass.x + i * pass.step_x] = static_cast<std::byte>(sample(row, i, form.bits));
+        }
+      });
 }
 
 }  // namespace rekord

@@ -5,7 +5,8 @@
 //
 //     | filter | row … | filter | row … | …
 //
-//     0  none     1  minus left     2  minus above     3  minus their mean     4  minus one of three
+//     0  none     1  minus left     2  minus above     3  minus their mean     4  minus one of
+//     three
 //
 // An interlaced PNG has seven such pictures in a row, each of every n-th pixel (Adam7).
 //
@@ -34,7 +35,8 @@ enum class PixelFault : uint8_t {
   form,    // no such depth, or no pixels at all
 };
 
-// How many bytes the image data of `form` has when inflated; 0 where it is no form, or has more than 2^62.
+// How many bytes the image data of `form` has when inflated; 0 where it is no form, or has more
+// than 2^62.
 uint64_t inflated_bytes(const PixelForm& form) noexcept;
 
 // How often each value occurs: `counts` has 2^bits places, 256 at the least. One channel.

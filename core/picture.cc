@@ -17,7 +17,9 @@ inline uint32_t be16(const std::byte* from) noexcept {
 inline uint32_t be32(const std::byte* from) noexcept { return be16(from) << 16 | be16(from + 2); }
 
 inline uint32_t le16(const std::byte* from) noexcept { return load_le<uint16_t>(from); }
-inline uint32_t le24(const std::byte* from) noexcept { return le16(from) | uint32_t{u8(from + 2)} << 16; }
+inline uint32_t le24(const std::byte* from) noexcept {
+  return le16(from) | uint32_t{u8(from + 2)} << 16;
+}
 inline uint32_t le32(const std::byte* from) noexcept { return load_le<uint32_t>(from); }
 
 constexpr uint32_t name_of(const char (&text)[5]) noexcept {
@@ -67,7 +69,8 @@ struct Walk {
     return fail(PictureFault::cut, offset, count, left);
   }
 
-  bool fail(PictureFault fault, size_t offset, uint64_t expected = 0, uint64_t found = 0) const noexcept {
+  bool fail(PictureFault fault, size_t offset, uint64_t expected = 0,
+            uint64_t found = 0) const noexcept {
     facts.fault = fault;
     facts.at = offset;
     facts.expected = expected;
@@ -115,7 +118,8 @@ uint8_t orientation_of(Bytes exif) noexcept {
 
 // ---- JPEG ----------------------------------------------------------------------------------
 
-constexpr uint8_t kSof0 = 0xC0, kHuffman = 0xC4, kReservedSof = 0xC8, kArithmetic = 0xCC, kSof15 = 0xCF;
+constexpr uint8_t kSof0 = 0xC0, kHuffman = 0xC4, kReservedSof = 0xC8, kArithmetic = 0xCC,
+                  kSof15 = 0xCF;
 constexpr uint8_t kRestart0 = 0xD0, kRestart7 = 0xD7, kStart = 0xD8, kEnd = 0xD9, kScan = 0xDA;
 constexpr uint8_t kApp1 = 0xE1, kApp14 = 0xEE, kTemporary = 0x01;
 
@@ -185,7 +189,8 @@ struct Jpeg : Walk {
       if (!holds(offset, length)) return false;
       const size_t content = offset + 2;
       offset += length;
-      if (code >= kSof0 && code <= kSof15 && code != kHuffman && code != kReservedSof && code != kArithmetic) {
+      if (code >= kSof0 && code <= kSof15 && code != kHuffman && code != kReservedSof &&
+          code != kArithmetic) {
         if (!frame(marker, content, length - 2, code)) return false;
         if (!structure) return true;
       } else if (code == kScan) {
@@ -229,8 +234,10 @@ struct Png : Walk {
       uint8_t channels, samples;
       uint32_t depths;  // a bit for each
     };
-    constexpr Form forms[] = {{0, Colour::grey, 1, 1, 0x10116},      {2, Colour::rgb, 3, 3, 0x10100},
-                              {3, Colour::palette, 3, 1, 0x00116},   {4, Colour::grey_alpha, 2, 2, 0x10100},
+    constexpr Form forms[] = {{0, Colour::grey, 1, 1, 0x10116},
+                              {2, Colour::rgb, 3, 3, 0x10100},
+                              {3, Colour::palette, 3, 1, 0x00116},
+                              {4, Colour::grey_alpha, 2, 2, 0x10100},
                               {6, Colour::rgba, 4, 4, 0x10100}};
     const Form* form = nullptr;
     for (const Form& one : forms)
@@ -264,7 +271,8 @@ struct Png : Walk {
       const uint64_t length = be32(at(chunk));
       const uint32_t name = be32(at(chunk + 4));
       if (!structure && name == kIdat) return true;
-      if (!is_name(name) || length > kMostChunkBytes) return fail(PictureFault::bad_chunk, chunk, 0, name);
+      if (!is_name(name) || length > kMostChunkBytes)
+        return fail(PictureFault::bad_chunk, chunk, 0, name);
       if (!holds(chunk, length + 12)) return false;
       if (structure && !checked(chunk, length)) return false;
       const bool critical = (name >> 24 & 0x20) == 0;
@@ -364,13 +372,16 @@ struct Bmp : Walk {
     if (!old && !holds(14, 20)) return false;
     const uint32_t depth = le16(at(old ? 24 : 28));
     const uint32_t packing = old ? 0 : le32(at(30));
-    const int64_t height = old ? int64_t{le16(at(20))} : int64_t{static_cast<int32_t>(le32(at(22)))};
+    const int64_t height =
+        old ? int64_t{le16(at(20))} : int64_t{static_cast<int32_t>(le32(at(22)))};
     const int64_t width = old ? int64_t{le16(at(18))} : int64_t{static_cast<int32_t>(le32(at(18)))};
-    const bool known = depth == 1 || depth == 2 || depth == 4 || depth == 8 || depth == 16 || depth == 24 ||
-                       depth == 32;
+    const bool known = depth == 1 || depth == 2 || depth == 4 || depth == 8 || depth == 16 ||
+                       depth == 24 || depth == 32;
     if (!known || width < 0) return bad_byte(known ? 18 : old ? 24 : 28);
-    if (depth <= 8) pixels(Colour::palette, 3, static_cast<uint8_t>(depth));
-    else pixels(depth == 32 ? Colour::rgba : Colour::rgb, depth == 32 ? 4 : 3, depth == 16 ? 5 : 8);
+    if (depth <= 8)
+      pixels(Colour::palette, 3, static_cast<uint8_t>(depth));
+    else
+      pixels(depth == 32 ? Colour::rgba : Colour::rgb, depth == 32 ? 4 : 3, depth == 16 ? 5 : 8);
     // A negative height: the rows come from the top.
     const uint32_t rows = static_cast<uint32_t>(height < 0 ? -height : height);
     if (!sized(18, static_cast<uint32_t>(width), rows)) return false;
@@ -384,7 +395,8 @@ struct Bmp : Walk {
     if (plain && row_bytes > (size() - begin) / rows) {
       // The product may be too large for a number: what is missing is then said as one row.
       const bool small = row_bytes <= ~uint64_t{0} / rows;
-      return fail(PictureFault::cut, size(), small ? row_bytes * rows - (size() - begin) : row_bytes, 0);
+      return fail(PictureFault::cut, size(),
+                  small ? row_bytes * rows - (size() - begin) : row_bytes, 0);
     }
     facts.end = plain ? begin + row_bytes * rows : size();
     return true;

@@ -98,8 +98,7 @@ uint32_t Lookup::find(std::string_view key, const std::vector<SlotSpec>& slots) 
   return table_[at];
 }
 
-Plan::Plan(std::vector<SlotSpec> specs, bool strict)
-    : slots_(std::move(specs)), strict_(strict) {
+Plan::Plan(std::vector<SlotSpec> specs, bool strict) : slots_(std::move(specs)), strict_(strict) {
   headers_.reserve(slots_.size());
   for (const SlotSpec& spec : slots_) headers_.emplace_back(spec);
   lookup_.build(slots_);

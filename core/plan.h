@@ -91,7 +91,6 @@ class Header {
   uint64_t tail_mask() const noexcept { return tail_mask_; }
 
  private:
-
   uint32_t bytes_;
   uint16_t last_ = 0;  // index of the last word
   Kind kind_;

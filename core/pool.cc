@@ -61,8 +61,8 @@ class RecyclingPool final : public Pool {
       }
     }
     if (found.data == nullptr) {
-      found.memory = static_cast<std::byte*>(
-          ::operator new(capacity + (capacity >= kSmallestColoured ? kColours * kColourBytes : 0), kAlignment));
+      found.memory = static_cast<std::byte*>(::operator new(
+          capacity + (capacity >= kSmallestColoured ? kColours * kColourBytes : 0), kAlignment));
       found.data = found.memory + shift;
     }
     return std::make_shared<Block>(found.memory, found.data, capacity, shared_from_this());

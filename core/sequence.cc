@@ -19,8 +19,7 @@ SequenceDecoder::SequenceDecoder(std::shared_ptr<const Plan> context,
     // Whether a list may be missing is decided a record at a time. A step without a
     // kind is the default, or a step without values where that is allowed.
     SlotSpec step = spec;
-    if (step.missing != Missing::fill)
-      step.missing = step.ragged ? Missing::fill : Missing::refuse;
+    if (step.missing != Missing::fill) step.missing = step.ragged ? Missing::fill : Missing::refuse;
     step_specs_.push_back(std::move(step));
     steps_.push_back({ColumnBuilder(step_specs_.back(), pool_, columns), {}, {}, 0, false, 0});
   }
@@ -53,7 +52,8 @@ std::vector<Column> SequenceDecoder::finish_context() {
 std::vector<StepColumn> SequenceDecoder::finish_steps() {
   std::vector<StepColumn> columns;
   for (Steps& steps : steps_)
-    columns.push_back({steps.builder.finish(steps.count), std::move(steps.offsets), std::move(steps.valid)});
+    columns.push_back(
+        {steps.builder.finish(steps.count), std::move(steps.offsets), std::move(steps.valid)});
   return columns;
 }
 
@@ -65,7 +65,8 @@ void SequenceDecoder::refuse(Problem problem, uint32_t slot, const FeatureView& 
 
 void SequenceDecoder::refuse_unknown(const Plan& plan, std::string_view key) {
   if (!plan.refuses(key)) return;
-  const auto at = static_cast<uint64_t>(reinterpret_cast<const std::byte*>(key.data()) - payload_.data());
+  const auto at =
+      static_cast<uint64_t>(reinterpret_cast<const std::byte*>(key.data()) - payload_.data());
   refusals_.add({{Fault::unknown_key, at, at, key.size()}});
 }
 

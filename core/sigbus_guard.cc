@@ -55,8 +55,8 @@ Chain chains[kSignalCount];
 std::mutex installing;
 std::atomic<uintptr_t> page_bytes{0};
 
-static_assert(std::atomic<const Bytes*>::is_always_lock_free && std::atomic<size_t>::is_always_lock_free &&
-              std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<const Bytes*>::is_always_lock_free &&
+              std::atomic<size_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 size_t slot_of(int signal) noexcept {
   return static_cast<size_t>(std::find(kSignals, kSignals + kSignalCount, signal) - kSignals);
@@ -94,7 +94,7 @@ bool put_zeros(const siginfo_t* info) noexcept {
 
 // As if there were no handler.
 void end_process(int signal, const siginfo_t* info) noexcept {
-  struct sigaction fallback {};
+  struct sigaction fallback{};
   fallback.sa_handler = SIG_DFL;
   sigemptyset(&fallback.sa_mask);
   sigaction(signal, &fallback, nullptr);
@@ -108,7 +108,7 @@ void end_process(int signal, const siginfo_t* info) noexcept {
 
 void call(const struct sigaction& action, int signal, siginfo_t* info, void* context) noexcept {
   if ((action.sa_flags & SA_RESETHAND) != 0) {
-    struct sigaction fallback {};
+    struct sigaction fallback{};
     fallback.sa_handler = SIG_DFL;
     sigemptyset(&fallback.sa_mask);
     sigaction(signal, &fallback, nullptr);
@@ -130,13 +130,15 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
   const Chain& chain = chains[slot];
   int& running = this_thread.running[slot];
   const int caller = running;
-  const int next = caller == 0 ? chain.top.load(std::memory_order_acquire) : chain.earlier[caller].below;
+  const int next =
+      caller == 0 ? chain.top.load(std::memory_order_acquire) : chain.earlier[caller].below;
   if (next == 0) return end_process(signal, info);
   const struct sigaction& action = chain.earlier[next].action;
   const bool has_info = (action.sa_flags & SA_SIGINFO) != 0;
   if (!has_info && action.sa_handler == SIG_DFL) return end_process(signal, info);
   // The system ends a process that ignores a fault; what is sent can be ignored.
-  if (!has_info && action.sa_handler == SIG_IGN) return is_fault(info) ? end_process(signal, info) : void();
+  if (!has_info && action.sa_handler == SIG_IGN)
+    return is_fault(info) ? end_process(signal, info) : void();
   running = next;
   call(action, signal, info, context);
   running = caller;
@@ -154,7 +156,8 @@ bool is_ours(const struct sigaction& action) noexcept {
 
 bool is_same(const struct sigaction& a, const struct sigaction& b) noexcept {
   if (a.sa_flags != b.sa_flags) return false;
-  return (a.sa_flags & SA_SIGINFO) != 0 ? a.sa_sigaction == b.sa_sigaction : a.sa_handler == b.sa_handler;
+  return (a.sa_flags & SA_SIGINFO) != 0 ? a.sa_sigaction == b.sa_sigaction
+                                        : a.sa_handler == b.sa_handler;
 }
 
 // The number of a handler that was found in our place; 0 where there is no room for it.
@@ -167,7 +170,7 @@ int number_of(Chain& chain, const struct sigaction& action) noexcept {
 }
 
 bool install(size_t slot) noexcept {
-  struct sigaction current {};
+  struct sigaction current{};
   if (sigaction(kSignals[slot], nullptr, &current) != 0) return false;
   if (is_ours(current)) return true;
   const std::lock_guard lock(installing);
@@ -177,7 +180,7 @@ bool install(size_t slot) noexcept {
   if (number == 0) return false;
   // Before ours is installed: it may be needed at once.
   chains[slot].top.store(number, std::memory_order_release);
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = on_signal;
   sigemptyset(&action.sa_mask);
   // Not deferred: a handler that we call may raise the signal again to end the process,
@@ -202,7 +205,8 @@ bool install_sigbus_guard() noexcept {
   return true;
 }
 
-GuardedReads::GuardedReads(std::span<const Bytes> mappings) noexcept : lost_(&this_thread.has_lost) {
+GuardedReads::GuardedReads(std::span<const Bytes> mappings) noexcept
+    : lost_(&this_thread.has_lost) {
   // A fault whose signal is blocked ends the process, whatever the handler.
   sigset_t mask;
   sigemptyset(&mask);

@@ -43,7 +43,8 @@ class GuardedReads {
   // that is not of the file.
   bool copy(Bytes from, std::byte* to) noexcept {
     // A lost page costs a fault, so that a long copy looks now and then whether to go on.
-    for (; from.size() > kStrideBytes && !has_lost(); to += kStrideBytes, from = from.subspan(kStrideBytes))
+    for (; from.size() > kStrideBytes && !has_lost();
+         to += kStrideBytes, from = from.subspan(kStrideBytes))
       copy_some(from.first(kStrideBytes), to);
     if (!from.empty()) copy_some(from, to);
     return !has_lost();

@@ -107,8 +107,8 @@ REKORD_VARINT_WIDE size_t decode_wide(const std::byte* at, size_t bytes, int64_t
   const __m512i in_lane = _mm512_load_si512(&kInLane);
   const __m512i top_bits = _mm512_set1_epi8(static_cast<char>(0x80));
   const __m512i low_bits = _mm512_set1_epi8(0x7f);
-  const __m512i pairs = _mm512_set1_epi16(static_cast<short>(0x8001));      // 1 and 2^7
-  const __m512i quads = _mm512_set1_epi32(static_cast<int>(0x40000001));    // 1 and 2^14
+  const __m512i pairs = _mm512_set1_epi16(static_cast<short>(0x8001));    // 1 and 2^7
+  const __m512i quads = _mm512_set1_epi32(static_cast<int>(0x40000001));  // 1 and 2^14
   const __m512i lower_half = _mm512_set1_epi64(0x000000000fffffff);
   while (at < end) {
     const auto left = static_cast<size_t>(end - at);
@@ -130,12 +130,14 @@ REKORD_VARINT_WIDE size_t decode_wide(const std::byte* at, size_t bytes, int64_t
       const __m512i from = _mm512_add_epi8(_mm512_permutexvar_epi8(lanes, starts), in_lane);
       const __m512i taken = _mm512_permutexvar_epi8(from, block);
       const __m512i last = _mm512_andnot_si512(taken, top_bits);
-      const __m512i up_to_last = _mm512_xor_si512(last, _mm512_add_epi64(last, _mm512_set1_epi64(-1)));
+      const __m512i up_to_last =
+          _mm512_xor_si512(last, _mm512_add_epi64(last, _mm512_set1_epi64(-1)));
       const __m512i groups = _mm512_and_si512(_mm512_and_si512(taken, up_to_last), low_bits);
       const __m512i of_14 = _mm512_maddubs_epi16(pairs, groups);
       const __m512i of_28 = _mm512_madd_epi16(of_14, quads);
       // The upper half is moved down to the lower one.
-      const __m512i whole = _mm512_ternarylogic_epi64(lower_half, of_28, _mm512_srli_epi64(of_28, 4), 0xca);
+      const __m512i whole =
+          _mm512_ternarylogic_epi64(lower_half, of_28, _mm512_srli_epi64(of_28, 4), 0xca);
       const auto room = static_cast<__mmask8>(count >= 8 ? 0xff : (1 << count) - 1);
       _mm512_mask_storeu_epi64(out, room, whole);
       out += std::min(count, 8);

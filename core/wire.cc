@@ -30,7 +30,8 @@ Problem Reader::tag(uint32_t least_field, Tag& out) noexcept {
   const auto wire = static_cast<uint8_t>(raw & 7);
   if (raw > 0xffffffff || raw >> 3 < least_field || wire > 5) return {Fault::tag, at, 0, raw};
   const bool padded = offset() - at > 1 && cursor_.here()[-1] == std::byte{0};
-  out = {static_cast<uint32_t>(raw >> 3), static_cast<Wire>(wire), static_cast<uint32_t>(raw), padded};
+  out = {static_cast<uint32_t>(raw >> 3), static_cast<Wire>(wire), static_cast<uint32_t>(raw),
+         padded};
   return {};
 }
 

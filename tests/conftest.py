@@ -6,6 +6,9 @@ import ast
 import gc
 import gzip
 import os
+import shutil
+import signal
+import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -71,6 +74,34 @@ def _imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.append(node.module)
     return {name.partition(".")[0] for name in names}
+
+
+_MEMORY = Path("/dev/shm")
+_ROOM_BYTES = 4 << 30
+_temporary = pytest.StashKey[Path]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Hear interrupts, and work in memory where the system offers room.
+
+    A shell starts background jobs with SIGINT ignored, and children inherit that: tests of Ctrl-C would wait for
+    ever. On a disk, its journal takes longer than many of the tests; not where long tests may run, which write tens
+    of GB. Nothing depends on a disk: see `no_fsync`.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(config, "workerinput") or config.option.basetemp or "not long" not in config.option.markexpr:
+        return
+    if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _ROOM_BYTES:
+        config.stash[_temporary] = Path(tempfile.mkdtemp(prefix="rekord-tests-", dir=_MEMORY))
+        config.option.basetemp = str(config.stash[_temporary] / "base")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Give the memory back."""
+    if _temporary in config.stash:
+        shutil.rmtree(config.stash[_temporary], ignore_errors=True)
 
 
 def pytest_collection_finish() -> None:

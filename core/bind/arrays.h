@@ -17,8 +17,7 @@ nanobind::object array_over(Item* data, size_t count, nanobind::handle owner) {
   nb::object array = nb::cast(nb::ndarray<nb::numpy, Item, nb::ndim<1>>(data, {count}, owner));
   if constexpr (std::is_same_v<Item, int64_t>) {
     // Kept for the life of the process: a dtype is immutable.
-    static PyObject* int64 =
-        nb::module_::import_("numpy").attr("dtype")("int64").release().ptr();
+    static PyObject* int64 = nb::module_::import_("numpy").attr("dtype")("int64").release().ptr();
     return array.attr("view")(nb::handle(int64));
   }
   return array;

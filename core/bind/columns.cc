@@ -1,11 +1,8 @@
 // Plans, decoders and their columns for Python.
-#include "bind/bind.h"
-
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-
-#include <nanobind/ndarray.h>
 
 #include <algorithm>
 #include <deque>
@@ -13,6 +10,7 @@
 #include <stdexcept>
 
 #include "bind/arrays.h"
+#include "bind/bind.h"
 #include "bind/buffer.h"
 #include "bind/extents.h"
 #include "bind/mapping.h"
@@ -98,7 +96,8 @@ class IndexedFile {
 
  private:
   uint64_t load(size_t record) const noexcept {
-    return offset_bytes_ == 4 ? load_le<uint32_t>(offset_at(record)) : load_le<uint64_t>(offset_at(record));
+    return offset_bytes_ == 4 ? load_le<uint32_t>(offset_at(record))
+                              : load_le<uint64_t>(offset_at(record));
   }
 
   nb::object owner_;  // of the bytes
@@ -108,8 +107,10 @@ class IndexedFile {
   size_t offset_bytes_;
 };
 
-// (a slab with the frames of records one behind another, their bytes), or the first that cannot be copied.
-nb::object gather_frames(Pool& pool, const nb::list& files, const Numbers& which, const Numbers& records) {
+// (a slab with the frames of records one behind another, their bytes), or the first that cannot be
+// copied.
+nb::object gather_frames(Pool& pool, const nb::list& files, const Numbers& which,
+                         const Numbers& records) {
   constexpr size_t kAhead = 16;
   const size_t count = which.shape(0);
   if (records.shape(0) != count) throw nb::value_error("arrays of different lengths");
@@ -119,14 +120,16 @@ nb::object gather_frames(Pool& pool, const nb::list& files, const Numbers& which
     opened.emplace_back(file[0], file[1], nb::cast<size_t>(file[2]));
     if (opened.back().is_mapped()) mappings.push_back(opened.back().bytes());
   }
-  if (!mappings.empty() && !install_sigbus_guard()) throw std::runtime_error("mapped files cannot be read safely");
+  if (!mappings.empty() && !install_sigbus_guard())
+    throw std::runtime_error("mapped files cannot be read safely");
   Slab slab;
   size_t total = 0, missing = count;
   {
     nb::gil_scoped_release unlocked;
     std::vector<Bytes> pieces(count);
     for (size_t i = 0; i < count; ++i)
-      if (static_cast<uint64_t>(which.data()[i]) >= opened.size() || records.data()[i] < 0) missing = std::min(missing, i);
+      if (static_cast<uint64_t>(which.data()[i]) >= opened.size() || records.data()[i] < 0)
+        missing = std::min(missing, i);
     for (size_t i = 0; i < missing; ++i) {
       if (i + kAhead < missing) {
         const IndexedFile& coming = opened[static_cast<size_t>(which.data()[i + kAhead])];
@@ -165,7 +168,7 @@ Fed feed(AnyDecoder& decoder, const Slab& slab, size_t begin, size_t end, uint64
   const Bytes bytes(slab.block->data() + begin, end - begin);
   const size_t before = decoder.rows();
   while (decoder.rows() < rows) {
-    const Look look = look_at_frame(bytes, fed.consumed, remaining);
+    const FrameProbe look = probe_frame(bytes, fed.consumed, remaining);
     fed.needed = look.needed;
     fed.frame = look.problem;
     if (!look.whole) break;
@@ -177,7 +180,7 @@ Fed feed(AnyDecoder& decoder, const Slab& slab, size_t begin, size_t end, uint64
   if (fed.row) {
     // Rows are settled later than they are added: find the frame of the bad one again.
     fed.frame = {};
-    fed.consumed = hop(bytes, remaining, decoder.rows() - before).consumed;
+    fed.consumed = skip_frames(bytes, remaining, decoder.rows() - before).consumed;
   }
   return fed;
 }
@@ -208,7 +211,8 @@ nb::tuple feed_payloads(AnyDecoder& decoder, const Slab& slab, const Extents& ex
     for (size_t i = std::min(begin, end); i < end && !row; ++i) {
       const Extent& item = extents.items[i];
       if (item.offset > slab.size() || item.length > slab.size() - item.offset) break;
-      row = decoder.add({slab.block->data() + item.offset, static_cast<size_t>(item.length)}, slab.block);
+      row = decoder.add({slab.block->data() + item.offset, static_cast<size_t>(item.length)},
+                        slab.block);
     }
     if (!row) row = decoder.settle();
   }
@@ -240,8 +244,7 @@ nb::object add_from_python(AnyDecoder& decoder, Pool& pool, const nb::bytes& pay
 nb::list take_columns(Decoder& decoder, const Plan& plan) {
   std::vector<Column> columns = decoder.finish();
   nb::list out;
-  for (size_t i = 0; i < columns.size(); ++i)
-    out.append(to_python(plan.slots()[i], columns[i]));
+  for (size_t i = 0; i < columns.size(); ++i) out.append(to_python(plan.slots()[i], columns[i]));
   decoder.start();
   return out;
 }
@@ -326,28 +329,38 @@ nb::list take_payloads(PayloadDecoder& decoder) {
 // What all batches have, whatever they decode.
 template <class Batch>
 nb::class_<Batch>& bind_batch(nb::class_<Batch>& batch) {
-  return batch
-      .def_prop_ro("rows", [](const Batch& self) { return self.decoder.rows(); })
-      .def("feed", [](Batch& self, const Slab& slab, size_t begin, size_t end, uint64_t remaining,
-                      size_t rows) {
-        return self.alone(
-            [&] { return feed_from_python(self.decoder, slab, begin, end, remaining, rows); });
-      }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("rows"),
-           "Verify and decode the frames of slab[begin:end] until there are `rows`.\n\n"
-           "Gives (bytes consumed, bytes the next frame needs, problem of a frame or None,\n"
-           "(problem, slot) of a row or None).")
-      .def("add", [](Batch& self, const nb::bytes& payload) {
-        return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
-      }, nb::arg("payload"), nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"),
-           "Decode one payload; (problem, slot) where it is not a row.")
-      .def("feed_payloads", [](Batch& self, const Slab& slab, const Extents& extents, size_t begin,
-                               size_t end) {
-        return self.alone([&] { return feed_payloads(self.decoder, slab, extents, begin, end); });
-      }, nb::arg("slab"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"),
-           "Decode payloads of a scanned stretch.\n\n"
-           "Gives (rows added, (problem, slot) of the payload after them or None).")
-      .def_prop_ro("maybe_odd", [](const Batch& self) { return maybe_odd_rows(self.decoder); },
-                   "Rows that TensorFlow may read differently; `survey` tells whether it does.");
+  return batch.def_prop_ro("rows", [](const Batch& self) { return self.decoder.rows(); })
+      .def(
+          "feed",
+          [](Batch& self, const Slab& slab, size_t begin, size_t end, uint64_t remaining,
+             size_t rows) {
+            return self.alone(
+                [&] { return feed_from_python(self.decoder, slab, begin, end, remaining, rows); });
+          },
+          nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("rows"),
+          "Verify and decode the frames of slab[begin:end] until there are `rows`.\n\n"
+          "Gives (bytes consumed, bytes the next frame needs, problem of a frame or None,\n"
+          "(problem, slot) of a row or None).")
+      .def(
+          "add",
+          [](Batch& self, const nb::bytes& payload) {
+            return self.alone([&] { return add_from_python(self.decoder, *self.pool, payload); });
+          },
+          nb::arg("payload"),
+          nb::sig("def add(self, payload: bytes) -> tuple[Problem, int] | None"),
+          "Decode one payload; (problem, slot) where it is not a row.")
+      .def(
+          "feed_payloads",
+          [](Batch& self, const Slab& slab, const Extents& extents, size_t begin, size_t end) {
+            return self.alone(
+                [&] { return feed_payloads(self.decoder, slab, extents, begin, end); });
+          },
+          nb::arg("slab"), nb::arg("extents"), nb::arg("begin"), nb::arg("end"),
+          "Decode payloads of a scanned stretch.\n\n"
+          "Gives (rows added, (problem, slot) of the payload after them or None).")
+      .def_prop_ro(
+          "maybe_odd", [](const Batch& self) { return maybe_odd_rows(self.decoder); },
+          "Rows that TensorFlow may read differently; `survey` tells whether it does.");
 }
 
 SlotSpec slot_spec(const std::string& key, int kind, uint64_t count, bool ragged, bool utf8,
@@ -418,90 +431,123 @@ void bind_strings(nb::module_& module) {
       .def("__len__", &StringColumn::size)
       .def_prop_ro("packed", &StringColumn::packed)
       .def_prop_ro("total_bytes", &StringColumn::total_bytes)
-      .def("bytes", [](const StringColumn& self, size_t i) {
-        if (i >= self.size()) throw nb::index_error();
-        return bytes_of(self.at(i));
-      }, nb::arg("index"))
-      .def("text", [](const StringColumn& self, size_t i) {
-        if (i >= self.size()) throw nb::index_error();
-        return text_of(self.at(i));
-      }, nb::arg("index"))
-      .def("list_bytes", [](const StringColumn& self, size_t begin, size_t end) {
-        return strings_to_list(self, begin, end, bytes_of);
-      }, nb::arg("begin"), nb::arg("end"))
-      .def("list_text", [](const StringColumn& self, size_t begin, size_t end) {
-        return strings_to_list(self, begin, end, text_of);
-      }, nb::arg("begin"), nb::arg("end"))
-      .def("pack", [](const StringColumn& self, const std::shared_ptr<Pool>& pool) {
-        return self.pack(*pool);
-      }, nb::arg("pool"), "The same strings, end to end in one buffer.")
-      .def("buffers", [](const StringColumn& self) {
-        if (!self.packed()) throw nb::value_error("not packed");
-        const auto* ends = reinterpret_cast<const int64_t*>(self.ends()->data());
-        return nb::make_tuple(to_array<int64_t>(self.ends(), self.size() + 1),
-                              to_array<uint8_t>(self.data(), static_cast<size_t>(ends[self.size()])));
-      }, "(ends, data) of packed strings, without a copy.");
+      .def(
+          "bytes",
+          [](const StringColumn& self, size_t i) {
+            if (i >= self.size()) throw nb::index_error();
+            return bytes_of(self.at(i));
+          },
+          nb::arg("index"))
+      .def(
+          "text",
+          [](const StringColumn& self, size_t i) {
+            if (i >= self.size()) throw nb::index_error();
+            return text_of(self.at(i));
+          },
+          nb::arg("index"))
+      .def(
+          "list_bytes",
+          [](const StringColumn& self, size_t begin, size_t end) {
+            return strings_to_list(self, begin, end, bytes_of);
+          },
+          nb::arg("begin"), nb::arg("end"))
+      .def(
+          "list_text",
+          [](const StringColumn& self, size_t begin, size_t end) {
+            return strings_to_list(self, begin, end, text_of);
+          },
+          nb::arg("begin"), nb::arg("end"))
+      .def(
+          "pack",
+          [](const StringColumn& self, const std::shared_ptr<Pool>& pool) {
+            return self.pack(*pool);
+          },
+          nb::arg("pool"), "The same strings, end to end in one buffer.")
+      .def(
+          "buffers",
+          [](const StringColumn& self) {
+            if (!self.packed()) throw nb::value_error("not packed");
+            const auto* ends = reinterpret_cast<const int64_t*>(self.ends()->data());
+            return nb::make_tuple(
+                to_array<int64_t>(self.ends(), self.size() + 1),
+                to_array<uint8_t>(self.data(), static_cast<size_t>(ends[self.size()])));
+          },
+          "(ends, data) of packed strings, without a copy.");
 }
 
 }  // namespace
 
 void bind_columns(nb::module_& module) {
   nb::class_<Pool>(module, "Pool", "Buffers that are used again once nobody holds them.")
-      .def(nb::new_([](size_t idle_bytes, bool poison) { return Pool::create(idle_bytes, poison); }),
-           nb::arg("idle_bytes"), nb::arg("poison") = false)
+      .def(
+          nb::new_([](size_t idle_bytes, bool poison) { return Pool::create(idle_bytes, poison); }),
+          nb::arg("idle_bytes"), nb::arg("poison") = false)
       .def_prop_ro("idle_bytes", &Pool::idle_bytes)
-      .def("slab", [](Pool& self, size_t bytes) { return Slab{self.acquire(bytes + kPadding)}; },
-           nb::arg("size_bytes"));
+      .def(
+          "slab", [](Pool& self, size_t bytes) { return Slab{self.acquire(bytes + kPadding)}; },
+          nb::arg("size_bytes"));
 
   nb::class_<Slab>(module, "Slab", "Memory to read into.")
       .def("__len__", &Slab::size)
-      .def("view", [](const Slab& self) {
-        const nb::object array = to_array<uint8_t>(self.block, self.size());
-        PyObject* view = PyMemoryView_FromObject(array.ptr());
-        if (view == nullptr) throw nb::python_error();
-        return nb::steal(view);
-      }, nb::sig("def view(self) -> memoryview"), "The memory, to write to.")
-      .def_prop_ro("holders", [](const Slab& self) { return self.block.use_count(); },
-                   "How many hold this memory: the slab itself, its views, and batches.");
+      .def(
+          "view",
+          [](const Slab& self) {
+            const nb::object array = to_array<uint8_t>(self.block, self.size());
+            PyObject* view = PyMemoryView_FromObject(array.ptr());
+            if (view == nullptr) throw nb::python_error();
+            return nb::steal(view);
+          },
+          nb::sig("def view(self) -> memoryview"), "The memory, to write to.")
+      .def_prop_ro(
+          "holders", [](const Slab& self) { return self.block.use_count(); },
+          "How many hold this memory: the slab itself, its views, and batches.");
 
-  module.def("hop", [](const Slab& slab, size_t begin, size_t end, uint64_t remaining, size_t most) {
-    end = std::min(end, slab.size());
-    begin = std::min(begin, end);
-    const Hop result = hop({slab.block->data() + begin, end - begin}, remaining, most);
-    nb::object problem = result.problem ? nb::cast(result.problem) : nb::none();
-    return nb::make_tuple(result.frames, result.consumed, result.needed, problem);
-  }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("most"),
-             "Whole frames at the front of slab[begin:end], by their headers alone.\n\n"
-             "Gives (frames, bytes consumed, bytes the next frame needs, problem or None).");
+  module.def(
+      "skip_frames",
+      [](const Slab& slab, size_t begin, size_t end, uint64_t remaining, size_t most) {
+        end = std::min(end, slab.size());
+        begin = std::min(begin, end);
+        const SkippedFrames result =
+            skip_frames({slab.block->data() + begin, end - begin}, remaining, most);
+        nb::object problem = result.problem ? nb::cast(result.problem) : nb::none();
+        return nb::make_tuple(result.frames, result.consumed, result.needed, problem);
+      },
+      nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("remaining"), nb::arg("most"),
+      "Whole frames at the front of slab[begin:end], by their headers alone.\n\n"
+      "Gives (frames, bytes consumed, bytes the next frame needs, problem or None).");
 
-  module.def("frame_offsets", [](const Slab& slab, size_t begin, size_t end, uint64_t offset) {
-    end = std::min(end, slab.size());
-    begin = std::min(begin, end);
-    std::vector<uint64_t> found;
-    {
-      nb::gil_scoped_release unlocked;
-      const Bytes bytes(slab.block->data() + begin, end - begin);
-      size_t at = 0;
-      while (true) {
-        const Look look = look_at_header(bytes, at, bytes.size());
-        if (!look.whole) break;
-        found.push_back(offset + at);
-        at += look.payload.size() + kFramingBytes;
-      }
-    }
-    const auto block = std::make_shared<std::vector<uint64_t>>(std::move(found));
-    nb::capsule owner(new std::shared_ptr<std::vector<uint64_t>>(block), [](void* p) noexcept {
-      delete static_cast<std::shared_ptr<std::vector<uint64_t>>*>(p);
-    });
-    return array_over(block->data(), block->size(), owner);
-  }, nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("offset"),
-             "Where each of the whole frames in slab[begin:end] begins, the first one at `offset`.");
+  module.def(
+      "frame_offsets",
+      [](const Slab& slab, size_t begin, size_t end, uint64_t offset) {
+        end = std::min(end, slab.size());
+        begin = std::min(begin, end);
+        std::vector<uint64_t> found;
+        {
+          nb::gil_scoped_release unlocked;
+          const Bytes bytes(slab.block->data() + begin, end - begin);
+          size_t at = 0;
+          while (true) {
+            const FrameProbe look = probe_header(bytes, at, bytes.size());
+            if (!look.whole) break;
+            found.push_back(offset + at);
+            at += look.payload.size() + kFramingBytes;
+          }
+        }
+        const auto block = std::make_shared<std::vector<uint64_t>>(std::move(found));
+        nb::capsule owner(new std::shared_ptr<std::vector<uint64_t>>(block), [](void* p) noexcept {
+          delete static_cast<std::shared_ptr<std::vector<uint64_t>>*>(p);
+        });
+        return array_over(block->data(), block->size(), owner);
+      },
+      nb::arg("slab"), nb::arg("begin"), nb::arg("end"), nb::arg("offset"),
+      "Where each of the whole frames in slab[begin:end] begins, the first one at `offset`.");
 
-  module.def("gather", &gather_frames, nb::arg("pool"), nb::arg("files"), nb::arg("which"),
-             nb::arg("records"),
-             "The frames of records one behind another: records[i] of files[which[i]].\n\n"
-             "A file is (its bytes or a Mapping, where its frames begin, the size of such a number).\n"
-             "Gives (slab, bytes), or the position of the first record that cannot be copied.");
+  module.def(
+      "gather", &gather_frames, nb::arg("pool"), nb::arg("files"), nb::arg("which"),
+      nb::arg("records"),
+      "The frames of records one behind another: records[i] of files[which[i]].\n\n"
+      "A file is (its bytes or a Mapping, where its frames begin, the size of such a number).\n"
+      "Gives (slab, bytes), or the position of the first record that cannot be copied.");
   module.def("install_sigbus_guard", &install_sigbus_guard,
              "Whether mapped files can be read: a fault in one of them does not end the process.");
   nb::class_<Mapping>(module, "Mapping", "A file that is mapped; only `gather` reads it.")
@@ -522,23 +568,33 @@ void bind_columns(nb::module_& module) {
       .def("__len__", [](const Plan& self) { return self.slots().size(); });
 
   nb::class_<ExampleBatch> examples(module, "ExampleBatch", "Decodes Examples into columns.");
-  examples.def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Pool>>(), nb::arg("plan"), nb::arg("pool"));
-  bind_batch(examples).def("take", [](ExampleBatch& self) {
-    return self.alone([&] { return take_columns(self.decoder, *self.plan); });
-  }, "The columns so far, (values, offsets, valid) each; then begin again.");
+  examples.def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Pool>>(), nb::arg("plan"),
+               nb::arg("pool"));
+  bind_batch(examples).def(
+      "take",
+      [](ExampleBatch& self) {
+        return self.alone([&] { return take_columns(self.decoder, *self.plan); });
+      },
+      "The columns so far, (values, offsets, valid) each; then begin again.");
 
-  nb::class_<SequenceBatch> sequences(module, "SequenceBatch", "Decodes SequenceExamples into columns.");
+  nb::class_<SequenceBatch> sequences(module, "SequenceBatch",
+                                      "Decodes SequenceExamples into columns.");
   sequences.def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Plan>, std::shared_ptr<Pool>>(),
                 nb::arg("context"), nb::arg("steps"), nb::arg("pool"));
-  bind_batch(sequences).def("take", [](SequenceBatch& self) {
-    return self.alone([&] { return take_sequence(self.decoder, *self.context, *self.steps); });
-  }, "(context columns, step columns) so far; then begin again.");
+  bind_batch(sequences).def(
+      "take",
+      [](SequenceBatch& self) {
+        return self.alone([&] { return take_sequence(self.decoder, *self.context, *self.steps); });
+      },
+      "(context columns, step columns) so far; then begin again.");
 
-  nb::class_<PayloadBatch> payloads(module, "PayloadBatch", "Takes payloads of any kind into one column.");
+  nb::class_<PayloadBatch> payloads(module, "PayloadBatch",
+                                    "Takes payloads of any kind into one column.");
   payloads.def(nb::init<bool, std::shared_ptr<Pool>>(), nb::arg("skip"), nb::arg("pool"));
-  bind_batch(payloads).def("take", [](PayloadBatch& self) {
-    return self.alone([&] { return take_payloads(self.decoder); });
-  }, "The column so far, as ExampleBatch gives it; then begin again.");
+  bind_batch(payloads).def(
+      "take",
+      [](PayloadBatch& self) { return self.alone([&] { return take_payloads(self.decoder); }); },
+      "The column so far, as ExampleBatch gives it; then begin again.");
 
   bind_strings(module);
 }

@@ -21,7 +21,9 @@ struct Bounds {
   const int64_t* offsets;  // null: one value a row
   const bool* valid;       // null: all
 
-  size_t begin(size_t row) const noexcept { return offsets ? static_cast<size_t>(offsets[row]) : row; }
+  size_t begin(size_t row) const noexcept {
+    return offsets ? static_cast<size_t>(offsets[row]) : row;
+  }
   size_t end(size_t row) const noexcept {
     return offsets ? static_cast<size_t>(offsets[row + 1]) : row + 1;
   }
@@ -40,7 +42,8 @@ void mix_rows(const Bounds& bounds, size_t rows, uint64_t* into, OfRow of_row) n
       mix_into(into + 2 * row, of_row(bounds.begin(row), bounds.end(row)));
 }
 
-Digest strings_digest(const StringColumn& strings, size_t begin, size_t end, uint64_t seed) noexcept {
+Digest strings_digest(const StringColumn& strings, size_t begin, size_t end,
+                      uint64_t seed) noexcept {
   if (end == begin + 1) return digest(strings.at(begin), seed);
   Digest all{seed, end - begin};
   for (size_t i = begin; i < end; ++i) all = mix(all, digest(strings.at(i), seed));
@@ -72,12 +75,12 @@ void digest_column(uint64_t seed, nb::object values, std::optional<Array<int64_t
     const auto& strings = nb::cast<const StringColumn&>(values);
     check_bounds(bounds, rows, strings.size());
     nb::gil_scoped_release unlocked;
-    mix_rows(bounds, rows, out, [&](size_t begin, size_t end) {
-      return strings_digest(strings, begin, end, seed);
-    });
+    mix_rows(bounds, rows, out,
+             [&](size_t begin, size_t end) { return strings_digest(strings, begin, end, seed); });
     return;
   }
-  const auto numbers = nb::cast<nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(values);
+  const auto numbers =
+      nb::cast<nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(values);
   const size_t item_bytes = numbers.itemsize();
   const auto* data = static_cast<const std::byte*>(numbers.data());
   check_bounds(bounds, rows, numbers.shape(0));
@@ -94,11 +97,12 @@ void digest_column(uint64_t seed, nb::object values, std::optional<Array<int64_t
 }  // namespace
 
 void bind_digest(nb::module_& module) {
-  module.def("digest_column", &digest_column, nb::arg("seed"), nb::arg("values"),
-             nb::arg("offsets").none(), nb::arg("valid").none(), nb::arg("into"),
-             "Mix what each row has in one column into the digests of the rows.\n\n"
-             "`values` are an array or a StringColumn, `offsets` and `valid` as decoders give them;\n"
-             "`into` is a uint64 array of two a row. Rows that are not valid stay as they are.");
+  module.def(
+      "digest_column", &digest_column, nb::arg("seed"), nb::arg("values"),
+      nb::arg("offsets").none(), nb::arg("valid").none(), nb::arg("into"),
+      "Mix what each row has in one column into the digests of the rows.\n\n"
+      "`values` are an array or a StringColumn, `offsets` and `valid` as decoders give them;\n"
+      "`into` is a uint64 array of two a row. Rows that are not valid stay as they are.");
 }
 
 }  // namespace rekord

@@ -1,14 +1,14 @@
 // Columns to records for Python: NumPy arrays and string buffers, not copied.
-#include "bind/bind.h"
+#include "encode.h"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include <deque>
 
+#include "bind/bind.h"
 #include "bind/output.h"
 #include "bind/strings.h"
-#include "encode.h"
 
 namespace nb = nanobind;
 
@@ -86,10 +86,14 @@ class Holder {
   const Array<Item>& hold(nb::handle given) {
     auto array = nb::cast<Array<Item>>(given);
     auto& arrays = [this]() -> auto& {
-      if constexpr (std::is_same_v<Item, int64_t>) return ints_;
-      else if constexpr (std::is_same_v<Item, int32_t>) return short_ints_;
-      else if constexpr (std::is_same_v<Item, float>) return floats_;
-      else return bytes_;
+      if constexpr (std::is_same_v<Item, int64_t>)
+        return ints_;
+      else if constexpr (std::is_same_v<Item, int32_t>)
+        return short_ints_;
+      else if constexpr (std::is_same_v<Item, float>)
+        return floats_;
+      else
+        return bytes_;
     }();
     return arrays.emplace_back(std::move(array));
   }
@@ -191,7 +195,8 @@ class ColumnBatch {
     require(lists.size() == (steps ? steps->slots().size() : 0), "one list a slot");
     for (size_t i = 0; i < columns.size(); ++i)
       columns_.push_back(holder_.column(columns[i], features->slots()[i], rows));
-    for (size_t i = 0; i < lists.size(); ++i) steps_.push_back(steps_of(lists[i], steps->slots()[i]));
+    for (size_t i = 0; i < lists.size(); ++i)
+      steps_.push_back(steps_of(lists[i], steps->slots()[i]));
   }
 
   // (row, problem, slot) of the first row that cannot be written, or None.
@@ -223,7 +228,8 @@ class ColumnBatch {
     if (outcome.problem) problem = nb::make_tuple(outcome.problem, outcome.slot);
     nb::object where = nb::none();
     if (with_ends) where = output_array<int64_t>(ends.block(), ends.size());
-    return nb::make_tuple(output_array<uint8_t>(out.block(), out.size()), outcome.rows, where, problem);
+    return nb::make_tuple(output_array<uint8_t>(out.block(), out.size()), outcome.rows, where,
+                          problem);
   }
 
  private:
@@ -323,9 +329,10 @@ void bind_encode(nb::module_& module) {
            "Gives (records, row it came to, ends of records or None, (problem, slot) of that row\n"
            "or None).");
 
-  module.def("plain_strings", &plain_strings, nb::arg("list"), nb::arg("text"), nb::arg("pool"),
-             "(strings packed or None where they are long, valid or None) of a list of bytes, or of\n"
-             "str if `text`, and None; None where there is anything else.");
+  module.def(
+      "plain_strings", &plain_strings, nb::arg("list"), nb::arg("text"), nb::arg("pool"),
+      "(strings packed or None where they are long, valid or None) of a list of bytes, or of\n"
+      "str if `text`, and None; None where there is anything else.");
 }
 
 }  // namespace rekord

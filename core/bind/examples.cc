@@ -1,8 +1,7 @@
 // Example and SequenceExample as Python values, without a schema.
-#include "bind/bind.h"
-
 #include <type_traits>
 
+#include "bind/bind.h"
 #include "bind/buffer.h"
 #include "survey.h"
 
@@ -17,11 +16,13 @@ template <class Number>
 nb::object to_array(const FeatureView& feature,
                     size_t (*copy)(const FeatureView&, std::span<Number>) noexcept) {
   // Kept for the life of the process.
-  static PyObject* const empty = nb::object(nb::module_::import_("numpy").attr("empty")).release().ptr();
-  static PyObject* const dtype = nb::module_::import_("numpy")
-                                     .attr("dtype")(std::is_same_v<Number, float> ? "float32" : "int64")
-                                     .release()
-                                     .ptr();
+  static PyObject* const empty =
+      nb::object(nb::module_::import_("numpy").attr("empty")).release().ptr();
+  static PyObject* const dtype =
+      nb::module_::import_("numpy")
+          .attr("dtype")(std::is_same_v<Number, float> ? "float32" : "int64")
+          .release()
+          .ptr();
   nb::object array = nb::handle(empty)(feature.count, nb::handle(dtype));
   Py_buffer view;
   if (PyObject_GetBuffer(array.ptr(), &view, PyBUF_WRITABLE) != 0) throw nb::python_error();
@@ -97,7 +98,8 @@ void bind_examples(nb::module_& module) {
       "An Example as a dict, or the Problem that it has.");
   module.def(
       "decode_sequence", [](const nb::bytes& payload) { return decode_payload(payload, true); },
-      nb::arg("payload"), nb::sig("def decode_sequence(payload: bytes) -> tuple[dict, dict] | Problem"),
+      nb::arg("payload"),
+      nb::sig("def decode_sequence(payload: bytes) -> tuple[dict, dict] | Problem"),
       "A SequenceExample as (context, lists of steps), or the Problem that it has.");
 }
 

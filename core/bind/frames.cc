@@ -1,10 +1,9 @@
 // Frames and payloads for Python: scan, cut out, survey, find again after damage.
-#include "bind/bind.h"
-
 #include <algorithm>
 #include <cstdint>
 
 #include "bind/arrays.h"
+#include "bind/bind.h"
 #include "bind/buffer.h"
 #include "bind/extents.h"
 #include "crc32c.h"
@@ -55,7 +54,8 @@ template <class Of>
 nb::object column_of(const Extents& extents, size_t begin, size_t end, Of of) {
   auto* values = new int64_t[end - begin + 1];  // never of no bytes
   nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<int64_t*>(p); });
-  for (size_t i = begin; i < end; ++i) values[i - begin] = static_cast<int64_t>(of(extents.items[i]));
+  for (size_t i = begin; i < end; ++i)
+    values[i - begin] = static_cast<int64_t>(of(extents.items[i]));
   return array_over(values, end - begin, owner);
 }
 
@@ -112,8 +112,8 @@ nb::list recognise_payloads(nb::handle buffer, const Extents& extents, size_t li
 nb::bytes frame_payload(nb::handle payload) {
   Buffer view(payload);
   const Bytes bytes = view.bytes();
-  PyObject* out = PyBytes_FromStringAndSize(
-      nullptr, static_cast<Py_ssize_t>(bytes.size() + kFramingBytes));
+  PyObject* out =
+      PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes.size() + kFramingBytes));
   if (out == nullptr) throw nb::python_error();
   write_frame(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(out)), bytes);
   return nb::steal<nb::bytes>(out);
@@ -133,27 +133,40 @@ void bind_frames(nb::module_& module) {
 
   nb::class_<Extents>(module, "Extents", "Where the payloads of a scanned stretch lie.")
       .def("__len__", [](const Extents& self) { return self.items.size(); })
-      .def("offset", [](const Extents& self, size_t i) {
-        if (i >= self.items.size()) throw nb::index_error();
-        return self.items[i].offset - kHeaderBytes;
-      }, nb::arg("index"), "Where a frame begins in the scanned buffer.")
-      .def("length", [](const Extents& self, size_t i) {
-        if (i >= self.items.size()) throw nb::index_error();
-        return self.items[i].length;
-      }, nb::arg("index"), "How many bytes a payload has.")
-      .def("payload_bytes", [](const Extents& self) {
-        uint64_t total = 0;
-        for (const Extent& item : self.items) total += item.length;
-        return total;
-      }, "How many bytes all payloads have.")
-      .def("arrays", [](const Extents& self, size_t begin, size_t end) {
-        end = std::min(end, self.items.size());
-        begin = std::min(begin, end);
-        return nb::make_tuple(
-            column_of(self, begin, end, [](const Extent& item) { return item.offset - kHeaderBytes; }),
-            column_of(self, begin, end, [](const Extent& item) { return item.length; }));
-      }, nb::arg("begin"), nb::arg("end"),
-           "(where the frames begin in the scanned buffer, bytes of their payloads) as arrays.");
+      .def(
+          "offset",
+          [](const Extents& self, size_t i) {
+            if (i >= self.items.size()) throw nb::index_error();
+            return self.items[i].offset - kHeaderBytes;
+          },
+          nb::arg("index"), "Where a frame begins in the scanned buffer.")
+      .def(
+          "length",
+          [](const Extents& self, size_t i) {
+            if (i >= self.items.size()) throw nb::index_error();
+            return self.items[i].length;
+          },
+          nb::arg("index"), "How many bytes a payload has.")
+      .def(
+          "payload_bytes",
+          [](const Extents& self) {
+            uint64_t total = 0;
+            for (const Extent& item : self.items) total += item.length;
+            return total;
+          },
+          "How many bytes all payloads have.")
+      .def(
+          "arrays",
+          [](const Extents& self, size_t begin, size_t end) {
+            end = std::min(end, self.items.size());
+            begin = std::min(begin, end);
+            return nb::make_tuple(
+                column_of(self, begin, end,
+                          [](const Extent& item) { return item.offset - kHeaderBytes; }),
+                column_of(self, begin, end, [](const Extent& item) { return item.length; }));
+          },
+          nb::arg("begin"), nb::arg("end"),
+          "(where the frames begin in the scanned buffer, bytes of their payloads) as arrays.");
 
   module.attr("HEADER_BYTES") = kHeaderBytes;
   module.attr("FRAMING_BYTES") = kFramingBytes;
@@ -172,34 +185,44 @@ void bind_frames(nb::module_& module) {
              "The payloads of a scanned stretch, copied out.");
   module.def("find_frame", &find_next, nb::arg("buffer"), nb::arg("begin"), nb::arg("end"),
              nb::arg("remaining"), nb::arg("budget"),
-             "Look for a whole frame in buffer[begin:end].\n\n"
+             "FrameProbe for a whole frame in buffer[begin:end].\n\n"
              "Gives (found, offset from begin, bytes from there that would settle it, bytes of\n"
              "payloads that were verified in vain).");
-  module.def("survey", &survey_payloads, nb::arg("buffer"), nb::arg("extents"),
-             nb::arg("sequence"), nb::arg("begin") = 0, nb::arg("end") = SIZE_MAX,
+  module.def("survey", &survey_payloads, nb::arg("buffer"), nb::arg("extents"), nb::arg("sequence"),
+             nb::arg("begin") = 0, nb::arg("end") = SIZE_MAX,
              "The payloads from `begin` to `end` of a stretch that are not plainly good:\n"
              "(index, problem or None, {oddity: feature or None}) each.");
   module.def("recognise", &recognise_payloads, nb::arg("buffer"), nb::arg("extents"),
              nb::arg("limit"), "Which message each of the first payloads holds.");
-  module.def("recognise_payload", [](nb::handle payload) { return recognise(Buffer(payload).bytes()); },
-             nb::arg("payload"), "Which message a payload holds.");
+  module.def(
+      "recognise_payload", [](nb::handle payload) { return recognise(Buffer(payload).bytes()); },
+      nb::arg("payload"), "Which message a payload holds.");
   module.def("frame", &frame_payload, nb::arg("payload"), "A payload with its framing.");
-  module.def("header_agrees", [](nb::handle data) {
-    const Buffer view(data);
-    return view.bytes().size() >= kHeaderBytes && header_agrees(view.bytes().data());
-  }, nb::arg("data"), "True where the first twelve bytes could begin a frame.");
-  module.def("crc32c", [](nb::handle data) {
-    const Buffer view(data);
-    const Bytes bytes = view.bytes();
-    nb::gil_scoped_release unlocked;
-    return crc32c(bytes);
-  }, nb::arg("data"), "CRC-32C, not masked.");
-  module.def("masked_crc32c", [](nb::handle data) {
-    const Buffer view(data);
-    const Bytes bytes = view.bytes();
-    nb::gil_scoped_release unlocked;
-    return masked_crc32c(bytes);
-  }, nb::arg("data"), "CRC-32C as record files store it.");
+  module.def(
+      "header_agrees",
+      [](nb::handle data) {
+        const Buffer view(data);
+        return view.bytes().size() >= kHeaderBytes && header_agrees(view.bytes().data());
+      },
+      nb::arg("data"), "True where the first twelve bytes could begin a frame.");
+  module.def(
+      "crc32c",
+      [](nb::handle data) {
+        const Buffer view(data);
+        const Bytes bytes = view.bytes();
+        nb::gil_scoped_release unlocked;
+        return crc32c(bytes);
+      },
+      nb::arg("data"), "CRC-32C, not masked.");
+  module.def(
+      "masked_crc32c",
+      [](nb::handle data) {
+        const Buffer view(data);
+        const Bytes bytes = view.bytes();
+        nb::gil_scoped_release unlocked;
+        return masked_crc32c(bytes);
+      },
+      nb::arg("data"), "CRC-32C as record files store it.");
 }
 
 }  // namespace rekord

@@ -1,9 +1,9 @@
 // Evidence about the keys of many payloads, for Python.
-#include "bind/bind.h"
+#include "infer.h"
 
+#include "bind/bind.h"
 #include "bind/buffer.h"
 #include "bind/extents.h"
-#include "infer.h"
 
 namespace nb = nanobind;
 
@@ -79,33 +79,41 @@ void bind_infer(nb::module_& module) {
       .def_prop_ro("records", &Inference::records)
       .def_prop_ro("overflowed", &Inference::overflowed,
                    "Whether there was a key too many; from then on nothing can be trusted.")
-      .def("feed", [](Inference& self, nb::handle buffer, const Extents& extents, bool sequence,
-                      uint64_t most_records, uint64_t most_bytes) {
-        Buffer view(buffer);
-        Taken taken;
-        {
-          nb::gil_scoped_release unlocked;
-          taken = feed(self, view, extents, sequence, most_records, most_bytes);
-        }
-        nb::object problem = taken.problem ? nb::cast(taken.problem) : nb::none();
-        return nb::make_tuple(taken.records, taken.bytes, problem);
-      }, nb::arg("buffer"), nb::arg("extents"), nb::arg("sequence"), nb::arg("most_records"),
-           nb::arg("most_bytes"),
-           "Read the payloads of a stretch.\n\n"
-           "Gives (how many, their bytes, problem of the next or None).")
-      .def("add", [](Inference& self, nb::handle payload, bool sequence) {
-        Buffer view(payload);
-        Problem problem;
-        {
-          nb::gil_scoped_release unlocked;
-          problem = self.add(view.bytes(), sequence);
-        }
-        return problem ? nb::cast(problem) : nb::none();
-      }, nb::arg("payload"), nb::arg("sequence"), "Read one payload. Gives its problem or None.")
-      .def("context", [](const Inference& self) { return to_python(self.context()); },
-           "{key: facts} of Examples and contexts, sorted by the keys' bytes.")
-      .def("steps", [](const Inference& self) { return to_python(self.steps()); },
-           "{key: facts} of feature lists, sorted by the keys' bytes.");
+      .def(
+          "feed",
+          [](Inference& self, nb::handle buffer, const Extents& extents, bool sequence,
+             uint64_t most_records, uint64_t most_bytes) {
+            Buffer view(buffer);
+            Taken taken;
+            {
+              nb::gil_scoped_release unlocked;
+              taken = feed(self, view, extents, sequence, most_records, most_bytes);
+            }
+            nb::object problem = taken.problem ? nb::cast(taken.problem) : nb::none();
+            return nb::make_tuple(taken.records, taken.bytes, problem);
+          },
+          nb::arg("buffer"), nb::arg("extents"), nb::arg("sequence"), nb::arg("most_records"),
+          nb::arg("most_bytes"),
+          "Read the payloads of a stretch.\n\n"
+          "Gives (how many, their bytes, problem of the next or None).")
+      .def(
+          "add",
+          [](Inference& self, nb::handle payload, bool sequence) {
+            Buffer view(payload);
+            Problem problem;
+            {
+              nb::gil_scoped_release unlocked;
+              problem = self.add(view.bytes(), sequence);
+            }
+            return problem ? nb::cast(problem) : nb::none();
+          },
+          nb::arg("payload"), nb::arg("sequence"), "Read one payload. Gives its problem or None.")
+      .def(
+          "context", [](const Inference& self) { return to_python(self.context()); },
+          "{key: facts} of Examples and contexts, sorted by the keys' bytes.")
+      .def(
+          "steps", [](const Inference& self) { return to_python(self.steps()); },
+          "{key: facts} of feature lists, sorted by the keys' bytes.");
 }
 
 }  // namespace rekord

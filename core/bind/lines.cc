@@ -19,7 +19,8 @@ nb::object to_array(std::vector<int64_t>&& numbers) {
   auto owned = std::make_unique<std::vector<int64_t>>(std::move(numbers));
   int64_t* data = owned->data();
   const size_t count = owned->size();
-  nb::capsule owner(owned.release(), [](void* held) noexcept { delete static_cast<std::vector<int64_t>*>(held); });
+  nb::capsule owner(owned.release(),
+                    [](void* held) noexcept { delete static_cast<std::vector<int64_t>*>(held); });
   return array_over(data, count, owner);
 }
 
@@ -27,11 +28,12 @@ nb::object to_array(std::vector<int64_t>&& numbers) {
 
 void bind_lines(nb::module_& module) {
   nb::class_<RowScanner>(module, "RowScanner", "Where the rows of a text file begin.")
-      .def("__init__",
-           [](RowScanner* self, bool fields, char delimiter, uint64_t offset, uint64_t line) {
-             new (self) RowScanner({.fields = fields, .delimiter = delimiter}, offset, line);
-           },
-           nb::arg("fields"), nb::arg("delimiter"), nb::arg("offset"), nb::arg("line"))
+      .def(
+          "__init__",
+          [](RowScanner* self, bool fields, char delimiter, uint64_t offset, uint64_t line) {
+            new (self) RowScanner({.fields = fields, .delimiter = delimiter}, offset, line);
+          },
+          nb::arg("fields"), nb::arg("delimiter"), nb::arg("offset"), nb::arg("line"))
       .def_prop_ro("offset", &RowScanner::offset)
       .def_prop_ro("line", &RowScanner::line)
       .def_prop_ro("in_quotes", &RowScanner::in_quotes)
@@ -49,11 +51,13 @@ void bind_lines(nb::module_& module) {
           nb::arg("block"), "(first bytes, lines) of the rows that begin in this block.");
 
   nb::class_<FieldSurvey>(module, "FieldSurvey", "What the fields of each column can be taken for.")
-      .def("__init__",
-           [](FieldSurvey* self, char delimiter, size_t columns, std::vector<std::string> missing) {
-             new (self) FieldSurvey({.fields = true, .delimiter = delimiter}, columns, std::move(missing));
-           },
-           nb::arg("delimiter"), nb::arg("columns"), nb::arg("missing"))
+      .def(
+          "__init__",
+          [](FieldSurvey* self, char delimiter, size_t columns, std::vector<std::string> missing) {
+            new (self)
+                FieldSurvey({.fields = true, .delimiter = delimiter}, columns, std::move(missing));
+          },
+          nb::arg("delimiter"), nb::arg("columns"), nb::arg("missing"))
       .def(
           "feed",
           [](FieldSurvey& self, nb::handle rows) {
@@ -75,7 +79,8 @@ void bind_lines(nb::module_& module) {
             }
             return out;
           },
-          "For each column, how many fields were missing, whole, padded, large, real, nan, truth, text.");
+          "For each column, how many fields were missing, whole, padded, large, real, nan, truth, "
+          "text.");
 }
 
 }  // namespace rekord

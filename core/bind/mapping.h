@@ -2,7 +2,6 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
-
 #include <sys/mman.h>
 
 #include "bytes.h"

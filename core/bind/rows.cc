@@ -1,10 +1,9 @@
 // Rows to records: any mapping is walked here, and only what is unusual asks Python.
-#include "bind/bind.h"
-
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "bind/bind.h"
 #include "bind/cells.h"
 #include "bind/output.h"
 
@@ -34,10 +33,17 @@ class RowEncoder {
   RowEncoder(std::shared_ptr<Plan> features, std::shared_ptr<Plan> steps,
              std::shared_ptr<Pool> pool, std::vector<RowField> fields,
              std::vector<RowField> step_fields, nb::object judge)
-      : writer_(features, steps), features_(std::move(features)), steps_(std::move(steps)),
-        pool_(std::move(pool)), fields_(std::move(fields)), step_fields_(std::move(step_fields)),
-        reader_(types_), normalise_(judge.attr("normalise")), steps_of_(judge.attr("steps_of")),
-        as_row_(judge.attr("as_row")), refuse_unknown_(judge.attr("refuse_unknown")),
+      : writer_(features, steps),
+        features_(std::move(features)),
+        steps_(std::move(steps)),
+        pool_(std::move(pool)),
+        fields_(std::move(fields)),
+        step_fields_(std::move(step_fields)),
+        reader_(types_),
+        normalise_(judge.attr("normalise")),
+        steps_of_(judge.attr("steps_of")),
+        as_row_(judge.attr("as_row")),
+        refuse_unknown_(judge.attr("refuse_unknown")),
         refuse_size_(judge.attr("refuse_size")) {
     for (const SlotSpec& spec : features_->slots()) fills_.push_back(fill_of(spec));
   }
@@ -128,7 +134,8 @@ class RowEncoder {
     for (uint32_t i = 0; i < fields_.size(); ++i) read_field(i, scratch);
     for (uint32_t i = 0; i < step_fields_.size(); ++i) read_steps(i, scratch);
     // From here on no Python code runs, so that frames of other rows cannot come between.
-    if (!writer_.add(scratch.cells.data(), scratch.steps.data(), framed, out, *pool_)) refuse_size_();
+    if (!writer_.add(scratch.cells.data(), scratch.steps.data(), framed, out, *pool_))
+      refuse_size_();
   }
 
   void look_up(nb::handle row, RowScratch& scratch) {
@@ -163,7 +170,8 @@ class RowEncoder {
       normalise_(number, nb::none(), nb::none());
     }
     if (stored.is_none()) {  // no value, or one that stands for none, as NaT does
-      for (uint32_t i = 0; i < field.slots; ++i) cells[i] = missing(fills_[field.first + i], field.first + i);
+      for (uint32_t i = 0; i < field.slots; ++i)
+        cells[i] = missing(fills_[field.first + i], field.first + i);
       return;
     }
     take(field, *features_, stored, scratch.held, cells);

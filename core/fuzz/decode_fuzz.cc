@@ -18,13 +18,13 @@ void require(bool holds) {
 
 bool inside(Bytes payload, const void* begin, size_t size) {
   const auto* at = static_cast<const std::byte*>(begin);
-  return size == 0 ||
-         (at >= payload.data() && size <= payload.size() &&
-          at <= payload.data() + (payload.size() - size));
+  return size == 0 || (at >= payload.data() && size <= payload.size() &&
+                       at <= payload.data() + (payload.size() - size));
 }
 
 template <class Number>
-void copies(const FeatureView& view, size_t (*copy)(const FeatureView&, std::span<Number>) noexcept) {
+void copies(const FeatureView& view,
+            size_t (*copy)(const FeatureView&, std::span<Number>) noexcept) {
   // One more than there are, and then one less: neither writes more than it should.
   std::vector<Number> room(view.count + 1);
   require(copy(view, room) == view.count);

@@ -86,7 +86,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
 
   // The last two bytes choose what is done to the file; a fifth of the bytes are enough for it.
-  const size_t choice = std::to_integer<size_t>(bytes[size - 2]) << 8 | std::to_integer<size_t>(bytes[size - 1]);
+  const size_t choice =
+      std::to_integer<size_t>(bytes[size - 2]) << 8 | std::to_integer<size_t>(bytes[size - 1]);
   const Bytes contents = bytes.first(std::min<size_t>(size - 2, 512));
   std::vector<std::byte> file = file_of(contents);
   const std::vector<Extent> all = scanned(file, file.size());

@@ -1,5 +1,5 @@
-// A look at a picture stays inside its bytes and agrees with itself; pixels come out as the plainest
-// reading of PNG's filters gives them.
+// A look at a picture stays inside its bytes and agrees with itself; pixels come out as the
+// plainest reading of PNG's filters gives them.
 
 #include <algorithm>
 #include <cstdlib>
@@ -52,7 +52,10 @@ std::vector<uint8_t> plain_pixels(Bytes inflated, size_t rows, size_t row_bytes,
       const int corner = row > 0 && i >= pixel ? out[here - row_bytes - pixel] : 0;
       const int sum = left + above - corner;
       const int a = std::abs(sum - left), b = std::abs(sum - above), c = std::abs(sum - corner);
-      const int guesses[] = {0, left, above, (left + above) / 2, a <= b && a <= c ? left : b <= c ? above : corner};
+      const int guesses[] = {0, left, above, (left + above) / 2,
+                             a <= b && a <= c ? left
+                             : b <= c         ? above
+                                              : corner};
       out[here] = static_cast<uint8_t>(std::to_integer<int>(inflated[in]) + guesses[filter]);
     }
   }
@@ -63,11 +66,13 @@ void read_pixels(Bytes data) {
   if (data.size() < 4) return;
   const auto at = [&](size_t i) { return std::to_integer<uint32_t>(data[i]); };
   const uint8_t depths[] = {1, 2, 4, 8, 16, 8, 8, 3};
-  const PixelForm form{at(0), at(1) % 64, depths[at(2) % 8], static_cast<uint8_t>(at(3) % 6), at(3) >= 128};
+  const PixelForm form{at(0), at(1) % 64, depths[at(2) % 8], static_cast<uint8_t>(at(3) % 6),
+                       at(3) >= 128};
   const Bytes inflated = data.subspan(4);
   const uint64_t needed = inflated_bytes(form);
   const size_t pixels = size_t{form.width} * form.height, wide = form.bits == 16 ? 2 : 1;
-  std::vector<std::byte> out(needed > 0 && needed <= inflated.size() ? pixels * form.channels * wide : 0);
+  std::vector<std::byte> out(needed > 0 && needed <= inflated.size() ? pixels * form.channels * wide
+                                                                     : 0);
   const PixelFault fault = copy_pixels(inflated, form, out);
   require((fault == PixelFault::form) == (needed == 0));
   require(needed == 0 || (fault == PixelFault::cut) == (needed > inflated.size()));
@@ -75,14 +80,16 @@ void read_pixels(Bytes data) {
   if (form.bits == 8 && !form.interlaced) {
     const size_t row_bytes = size_t{form.width} * form.channels;
     const auto expected = plain_pixels(inflated, form.height, row_bytes, form.channels);
-    require(std::equal(out.begin(), out.end(), reinterpret_cast<const std::byte*>(expected.data())));
+    require(
+        std::equal(out.begin(), out.end(), reinterpret_cast<const std::byte*>(expected.data())));
   }
   if (form.channels != 1) return;
   std::vector<int64_t> counts(form.bits == 16 ? 65536 : 256);
   require(count_pixels(inflated, form, counts) == PixelFault::none);
   const auto value_at = [&](size_t i) {
     uint32_t value = 0;
-    for (size_t k = 0; k < wide; ++k) value = value << 8 | std::to_integer<uint32_t>(out[i * wide + k]);
+    for (size_t k = 0; k < wide; ++k)
+      value = value << 8 | std::to_integer<uint32_t>(out[i * wide + k]);
     return value;
   };
   for (size_t i = 0; i < pixels; ++i) --counts[value_at(i)];

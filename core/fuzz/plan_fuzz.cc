@@ -27,7 +27,13 @@ void require(bool holds) {
 constexpr size_t kMostSlots = 6;
 // Long ones, an empty one, and two that only differ in the middle.
 constexpr std::string_view kKeys[] = {
-    "a", "b", "label", "", "image/encoded", "features/1000/encoded", "features/1001/encoded",
+    "a",
+    "b",
+    "label",
+    "",
+    "image/encoded",
+    "features/1000/encoded",
+    "features/1001/encoded",
     "a key that is so long that its header does not fit the words of a plan"};
 
 // The values of one Feature.
@@ -80,7 +86,8 @@ Value absent(const SlotSpec& spec) {
   if (spec.kind == Kind::ints) value.ints = fill ? spec.fill_ints : std::vector<int64_t>(count);
   if (spec.kind == Kind::floats) value.floats = fill ? spec.fill_floats : std::vector<float>(count);
   if (spec.kind == Kind::bytes) {
-    for (const std::string& one : spec.fill_bytes) value.strings.push_back(std::as_bytes(std::span(one)));
+    for (const std::string& one : spec.fill_bytes)
+      value.strings.push_back(std::as_bytes(std::span(one)));
     if (!fill) value.strings.resize(count);
   }
   if (fill) value.kind = spec.kind;
@@ -89,12 +96,12 @@ Value absent(const SlotSpec& spec) {
 
 // One row as the walk has it.
 struct Row {
-  bool wire = false;         // protobuf would refuse the payload
-  bool unnoticed = false;    // or would, for something that the plan does not want
-  bool refused = false;      // for a reason of the plan
-  std::vector<Value> values;               // by slot
-  std::vector<std::vector<Value>> steps;   // by slot of the steps
-  std::vector<bool> lists;                 // which of them are there
+  bool wire = false;                      // protobuf would refuse the payload
+  bool unnoticed = false;                 // or would, for something that the plan does not want
+  bool refused = false;                   // for a reason of the plan
+  std::vector<Value> values;              // by slot
+  std::vector<std::vector<Value>> steps;  // by slot of the steps
+  std::vector<bool> lists;                // which of them are there
 };
 
 uint32_t slot_of(const Plan& plan, std::string_view key) {
@@ -213,7 +220,9 @@ struct SequenceSink {
     row.steps.resize(s.slots().size());
     row.lists.resize(s.slots().size());
   }
-  void feature(std::string_view key, const FeatureView& view) { note(context, key, view, row, last); }
+  void feature(std::string_view key, const FeatureView& view) {
+    note(context, key, view, row, last);
+  }
   void begin_steps(std::string_view key) {
     list = slot_of(plan, key);
     if (list == Lookup::kNone) {
@@ -233,7 +242,8 @@ struct SequenceSink {
     const Fit how = fit(spec, value, false);
     if (how == Fit::missing && spec.missing == Missing::fill) value = absent(spec);
     // A step without a kind has no values, where that is allowed.
-    else if (how == Fit::bad || (how == Fit::missing && !spec.ragged)) bad[list] = true;
+    else if (how == Fit::bad || (how == Fit::missing && !spec.ragged))
+      bad[list] = true;
     row.steps[list].push_back(std::move(value));
   }
   void end_steps() noexcept {}
@@ -254,8 +264,8 @@ Row sequence_row(const Plan& context, const Plan& steps, Bytes payload) {
 
 // ---- Columns against rows -----------------------------------------------------------------
 
-void require_column(const SlotSpec& spec, const Column& column, const std::vector<const Value*>& rows,
-                    bool holes) {
+void require_column(const SlotSpec& spec, const Column& column,
+                    const std::vector<const Value*>& rows, bool holes) {
   if (spec.skip) return;
   size_t at = 0;
   for (size_t row = 0; row < rows.size(); ++row) {
@@ -269,14 +279,16 @@ void require_column(const SlotSpec& spec, const Column& column, const std::vecto
     require((!column.valid || column.valid.data()[row] == 1) == there);
   }
   require(!column.valid || column.valid.size() == rows.size());
-  if (spec.ragged) require(column.offsets.data()[0] == 0 && column.offsets.size() == rows.size() + 1);
+  if (spec.ragged)
+    require(column.offsets.data()[0] == 0 && column.offsets.size() == rows.size() + 1);
   const size_t values = spec.kind == Kind::ints     ? column.ints.size()
                         : spec.kind == Kind::floats ? column.floats.size()
                                                     : column.strings();
   require(values == at);
 }
 
-void require_columns(const Plan& plan, const std::vector<Column>& columns, const std::vector<Row>& rows) {
+void require_columns(const Plan& plan, const std::vector<Column>& columns,
+                     const std::vector<Row>& rows) {
   for (size_t i = 0; i < columns.size(); ++i) {
     std::vector<const Value*> values;
     for (const Row& row : rows) values.push_back(&row.values[i]);
@@ -284,7 +296,8 @@ void require_columns(const Plan& plan, const std::vector<Column>& columns, const
   }
 }
 
-void require_steps(const Plan& plan, const std::vector<StepColumn>& columns, const std::vector<Row>& rows) {
+void require_steps(const Plan& plan, const std::vector<StepColumn>& columns,
+                   const std::vector<Row>& rows) {
   for (size_t i = 0; i < columns.size(); ++i) {
     const SlotSpec& spec = plan.slots()[i];
     if (spec.skip) continue;
@@ -432,7 +445,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const size_t cut = choices.next();
   const Bytes left = choices.left();
-  const auto a = padded(left.first(left.size() * cut / 255)), b = padded(left.subspan(left.size() * cut / 255));
+  const auto a = padded(left.first(left.size() * cut / 255)),
+             b = padded(left.subspan(left.size() * cut / 255));
   const Bytes payload_a(a.data(), a.size() - kPadding), payload_b(b.data(), b.size() - kPadding);
   if (own) {
     Own sink{{}, {}, {}, static_cast<unsigned>(first) >> 4};
@@ -449,15 +463,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto plan = std::make_shared<const Plan>(std::move(context), strict);
   if (!sequence) {
     Decoder decoder(plan, pool);
-    const std::vector<Row> rows =
-        decode(decoder, payloads, at_once, [&](Bytes payload) { return example_row(*plan, payload); });
+    const std::vector<Row> rows = decode(
+        decoder, payloads, at_once, [&](Bytes payload) { return example_row(*plan, payload); });
     require_columns(*plan, decoder.finish(), rows);
     return 0;
   }
   const auto step_plan = std::make_shared<const Plan>(std::move(steps), strict);
   SequenceDecoder decoder(plan, step_plan, pool);
-  const std::vector<Row> rows = decode(
-      decoder, payloads, at_once, [&](Bytes payload) { return sequence_row(*plan, *step_plan, payload); });
+  const std::vector<Row> rows = decode(decoder, payloads, at_once, [&](Bytes payload) {
+    return sequence_row(*plan, *step_plan, payload);
+  });
   require_columns(*plan, decoder.finish_context(), rows);
   require_steps(*step_plan, decoder.finish_steps(), rows);
   return 0;

@@ -128,11 +128,11 @@ class Random {
 };
 
 // Where lengths, counts and varints change their nature.
-constexpr uint64_t kInteresting[] = {
-    0,          1,          2,          0x7F,       0x80,        0xFF,        0x100,
-    0x3FFF,     0x4000,     0x7FFF,     0x8000,     0xFFFF,      0x10000,     0x7FFFFFFF,
-    0x80000000, 0xFFFFFFFF, 1ull << 32, 1ull << 36, 1ull << 62,  ~0ull >> 1,  1ull << 63,
-    ~0ull - 15, ~0ull - 11, ~0ull - 3,  ~0ull};
+constexpr uint64_t kInteresting[] = {0,          1,          2,          0x7F,       0x80,
+                                     0xFF,       0x100,      0x3FFF,     0x4000,     0x7FFF,
+                                     0x8000,     0xFFFF,     0x10000,    0x7FFFFFFF, 0x80000000,
+                                     0xFFFFFFFF, 1ull << 32, 1ull << 36, 1ull << 62, ~0ull >> 1,
+                                     1ull << 63, ~0ull - 15, ~0ull - 11, ~0ull - 3,  ~0ull};
 
 // Some lengths matter more than most: few bytes often, many bytes sometimes.
 size_t some_bytes(Random& random, size_t at_most) {
@@ -155,8 +155,10 @@ void put_varint(Random& random, Input& input) {
   size_t at = random.below(input.size() + 1);
   do {
     const uint8_t byte = static_cast<uint8_t>((value & 0x7F) | (value > 0x7F ? 0x80 : 0));
-    if (at < input.size()) input[at] = byte;
-    else input.push_back(byte);
+    if (at < input.size())
+      input[at] = byte;
+    else
+      input.push_back(byte);
     ++at;
     value >>= 7;
   } while (value != 0);

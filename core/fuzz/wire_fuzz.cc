@@ -78,7 +78,11 @@ struct Plain {
 bool plain_utf8(const uint8_t* data, size_t size) {
   for (size_t at = 0; at < size;) {
     const uint32_t lead = data[at];
-    const size_t width = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
+    const size_t width = lead < 0x80       ? 1
+                         : lead >> 5 == 6  ? 2
+                         : lead >> 4 == 14 ? 3
+                         : lead >> 3 == 30 ? 4
+                                           : 0;
     if (width == 0 || width > size - at) return false;
     uint32_t point = width == 1 ? lead : lead & (0x7fu >> width);
     for (size_t i = 1; i < width; ++i) {
@@ -86,7 +90,8 @@ bool plain_utf8(const uint8_t* data, size_t size) {
       point = point << 6 | (data[at + i] & 0x3fu);
     }
     const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (point < least[width] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) return false;
+    if (point < least[width] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000))
+      return false;
     at += width;
   }
   return true;

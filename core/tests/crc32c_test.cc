@@ -170,8 +170,7 @@ TEST("the eight bytes of a length have the same checksum as a number and as byte
 TEST("no implementation reads a byte outside of its buffer") {
   // One readable page between two that are not: a stray read is a crash.
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  void* const mapped =
-      mmap(nullptr, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const mapped = mmap(nullptr, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   REQUIRE(mapped != MAP_FAILED);
   std::byte* const begin = static_cast<std::byte*>(mapped) + page;
   std::byte* const end = begin + page;

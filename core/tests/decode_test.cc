@@ -87,8 +87,8 @@ std::string planned(const SlotSpec& spec, const std::vector<Buffer>& payloads) {
   return reading.take();
 }
 
-void check_problem(const RowProblem& found, Fault fault, uint32_t slot, uint64_t at, uint64_t expected,
-                   uint64_t got) {
+void check_problem(const RowProblem& found, Fault fault, uint32_t slot, uint64_t at,
+                   uint64_t expected, uint64_t got) {
   CHECK_EQ(found.problem.fault, fault);
   CHECK_EQ(found.slot, slot);
   CHECK_EQ(found.problem.at, at);
@@ -113,11 +113,13 @@ TEST("every layout gives the values of each row, and what the reader without a p
 
 TEST("rows may be settled one by one, all at once, or in any pieces") {
   std::vector<Buffer> payloads;
-  std::vector<SlotSpec> specs = {slot("i", Kind::ints), ragged("r", Kind::floats), slot("s", Kind::bytes)};
+  std::vector<SlotSpec> specs = {slot("i", Kind::ints), ragged("r", Kind::floats),
+                                 slot("s", Kind::bytes)};
   for (int64_t i = 0; i < 100; ++i)
-    payloads.push_back(example({entry("i", ints({i * i * i})),
-                                entry("r", floats(std::vector<float>(static_cast<size_t>(i % 4), 0.5f))),
-                                entry("s", strings({std::string(static_cast<size_t>(i), 's')}))}));
+    payloads.push_back(
+        example({entry("i", ints({i * i * i})),
+                 entry("r", floats(std::vector<float>(static_cast<size_t>(i % 4), 0.5f))),
+                 entry("s", strings({std::string(static_cast<size_t>(i), 's')}))}));
   Reading whole(specs);
   CHECK(!whole.add_all(payloads));
   const std::string expected = whole.take();
@@ -125,7 +127,8 @@ TEST("rows may be settled one by one, all at once, or in any pieces") {
     Reading reading(specs);
     for (size_t at = 0; at < payloads.size(); at += piece) {
       const auto begin = payloads.begin() + static_cast<std::ptrdiff_t>(at);
-      const auto end = payloads.begin() + static_cast<std::ptrdiff_t>(std::min(at + piece, payloads.size()));
+      const auto end =
+          payloads.begin() + static_cast<std::ptrdiff_t>(std::min(at + piece, payloads.size()));
       CHECK(!reading.add_all({begin, end}));
     }
     CHECK_EQ(reading.rows(), 100u);
@@ -136,7 +139,8 @@ TEST("rows may be settled one by one, all at once, or in any pieces") {
 TEST("ints of every length are read, alone and in a list") {
   std::vector<int64_t> values;
   for (int bit = 0; bit < 64; ++bit)
-    for (const int64_t off : {-1, 0}) values.push_back(static_cast<int64_t>((uint64_t{1} << bit) + static_cast<uint64_t>(off)));
+    for (const int64_t off : {-1, 0})
+      values.push_back(static_cast<int64_t>((uint64_t{1} << bit) + static_cast<uint64_t>(off)));
   Reading one({slot("a", Kind::ints)}), many({ragged("a", Kind::ints)});
   std::string expected;
   for (const int64_t value : values) {
@@ -145,13 +149,15 @@ TEST("ints of every length are read, alone and in a list") {
   }
   CHECK_EQ(one.take(), "a: " + expected);
   CHECK(!many.add(example({entry("a", ints(values))})));
-  CHECK_EQ(many.take(), "a: " + bracketed(0, values.size(), [&](size_t i) { return std::to_string(values[i]); }));
+  CHECK_EQ(many.take(), "a: " + bracketed(0, values.size(),
+                                          [&](size_t i) { return std::to_string(values[i]); }));
 }
 
 TEST("strings of every length around the short and the long form are read") {
   std::vector<Buffer> payloads;
   std::string expected;
-  for (const size_t bytes : {0u, 1u, 15u, 16u, 17u, 50u, 119u, 120u, 127u, 128u, 4095u, 4096u, 4097u, 20'000u, 3u}) {
+  for (const size_t bytes :
+       {0u, 1u, 15u, 16u, 17u, 50u, 119u, 120u, 127u, 128u, 4095u, 4096u, 4097u, 20'000u, 3u}) {
     const std::string value(bytes, static_cast<char>('a' + bytes % 26));
     payloads.push_back(example({entry("a", strings({value}))}));
     expected += (expected.empty() ? "[" : " [") + shown(std::as_bytes(std::span(value))) + "]";
@@ -201,12 +207,16 @@ TEST("a plan without slots has rows and no columns") {
 // ---- Order --------------------------------------------------------------------------------
 
 TEST("keys in any order are the same row, with values that change their length too") {
-  const std::vector<SlotSpec> specs = {slot("a", Kind::ints), slot("b", Kind::bytes), slot("c", Kind::floats),
-                                       ragged("d", Kind::bytes), slot("e", Kind::bytes)};
+  const std::vector<SlotSpec> specs = {slot("a", Kind::ints), slot("b", Kind::bytes),
+                                       slot("c", Kind::floats), ragged("d", Kind::bytes),
+                                       slot("e", Kind::bytes)};
   std::vector<Buffer> sorted, shuffled;
   uint64_t noise = 1;
   for (int64_t row = 0; row < 600; ++row) {
-    const auto size = [&] { return static_cast<size_t>((noise = noise * 6364136223846793005u + 1442695040888963407u) >> 60); };
+    const auto size = [&] {
+      return static_cast<size_t>((noise = noise * 6364136223846793005u + 1442695040888963407u) >>
+                                 60);
+    };
     std::vector<Buffer> entries = {entry("a", ints({row << size()})),
                                    entry("b", strings({std::string(size(), 'b')})),
                                    entry("c", floats({static_cast<float>(row)})),
@@ -216,7 +226,8 @@ TEST("keys in any order are the same row, with values that change their length t
     // The same order for a while, then a new one, then one for every record, then the first again.
     if (row >= 100 && row < 200) std::rotate(entries.begin(), entries.begin() + 2, entries.end());
     if (row >= 200 && row < 400)
-      for (size_t i = entries.size() - 1; i > 0; --i) std::swap(entries[i], entries[size() % (i + 1)]);
+      for (size_t i = entries.size() - 1; i > 0; --i)
+        std::swap(entries[i], entries[size() % (i + 1)]);
     shuffled.push_back(example(entries));
   }
   Reading one(specs), other(specs);
@@ -262,7 +273,8 @@ TEST("a run of features that always had the same lengths is broken by any record
       // Once, and later again and again.
       if (row == 7 || (row > 60 && row % 3 == 0)) change(entries);
       Reading fresh(specs);
-      const RowProblem expected = fresh.add(example(entries)), found = together.add(example(entries));
+      const RowProblem expected = fresh.add(example(entries)),
+                       found = together.add(example(entries));
       CHECK_EQ(found.problem.fault, expected.problem.fault);
       CHECK_EQ(found.slot, expected.slot);
       CHECK_EQ(together.take(), fresh.take());
@@ -276,16 +288,19 @@ TEST("strings of one length need no ends, and get them once another length comes
       Reading reading({ragged("a", Kind::bytes), slot("b", Kind::bytes)});
       std::string expected;
       const auto add = [&](const std::string& value) {
-        CHECK(!reading.add(example({entry("a", strings({value, value})), entry("b", strings({value}))})));
+        CHECK(!reading.add(
+            example({entry("a", strings({value, value})), entry("b", strings({value}))})));
         expected += (expected.empty() ? "[" : " [") + value + "]";
       };
-      for (size_t row = 0; row < rows; ++row) add(std::string(width, static_cast<char>('a' + row % 26)));
+      for (size_t row = 0; row < rows; ++row)
+        add(std::string(width, static_cast<char>('a' + row % 26)));
       const std::vector<Column> even = reading.columns();
       for (const Column& column : even) CHECK(!column.ends);
       CHECK_EQ(even[0].strings(), 2 * rows);
       CHECK_EQ(even[1].strings(), rows);
       expected.clear();
-      for (size_t row = 0; row < rows; ++row) add(std::string(width, static_cast<char>('a' + row % 26)));
+      for (size_t row = 0; row < rows; ++row)
+        add(std::string(width, static_cast<char>('a' + row % 26)));
       add(std::string(width + 1, 'x'));
       add(std::string(width, 'y'));
       const std::string found = reading.take();
@@ -296,14 +311,17 @@ TEST("strings of one length need no ends, and get them once another length comes
 
 TEST("after records in any order, a length that comes again is not that of another record") {
   // The guess of a slot's header and the length that goes with it belong together.
-  const std::vector<SlotSpec> specs = {slot("a", Kind::bytes), slot("b", Kind::bytes), slot("c", Kind::bytes)};
+  const std::vector<SlotSpec> specs = {slot("a", Kind::bytes), slot("b", Kind::bytes),
+                                       slot("c", Kind::bytes)};
   const auto row = [](const char* a, bool turned) {
-    const std::vector<Buffer> entries = {entry("a", strings({a})), entry("b", strings({"bb"})), entry("c", strings({"cc"}))};
+    const std::vector<Buffer> entries = {entry("a", strings({a})), entry("b", strings({"bb"})),
+                                         entry("c", strings({"cc"}))};
     return example(turned ? std::vector<Buffer>{entries[2], entries[0], entries[1]} : entries);
   };
   std::vector<Buffer> payloads;
   std::string expected;
-  // A turned record ends the guessing for a while, in which only other lengths come; then the same again.
+  // A turned record ends the guessing for a while, in which only other lengths come; then the same
+  // again.
   for (int i = 0; i < 400; ++i) {
     const bool turned = i % 65 == 5, usual = turned || i < 5;
     payloads.push_back(row(usual ? "usual one" : "other", turned));
@@ -316,7 +334,8 @@ TEST("after records in any order, a length that comes again is not that of anoth
 }
 
 TEST("keys that come and go, extra ones among them, do not disturb the others") {
-  const std::vector<SlotSpec> specs = {with(slot("a", Kind::ints), Missing::hole), slot("b", Kind::bytes),
+  const std::vector<SlotSpec> specs = {with(slot("a", Kind::ints), Missing::hole),
+                                       slot("b", Kind::bytes),
                                        with(slot("c", Kind::floats), Missing::hole)};
   Reading reading(specs);
   std::string a, c;
@@ -359,9 +378,12 @@ TEST("keys of every length lead to their slots") {
 TEST("a long key that comes first, or alone, is read like any other") {
   for (const Kind kind : {Kind::bytes, Kind::floats, Kind::ints}) {
     const SlotSpec spec = slot(std::string(60, 'k'), kind);
-    const Buffer value = kind == Kind::ints ? ints({5}) : kind == Kind::floats ? floats({5}) : strings({"5"});
+    const Buffer value = kind == Kind::ints     ? ints({5})
+                         : kind == Kind::floats ? floats({5})
+                                                : strings({"5"});
     Reading reading({spec, with(slot("b", Kind::ints), Missing::hole)});
-    for (int i = 0; i < 3; ++i) CHECK(!reading.add(example({entry(spec.key, value), entry("b", ints({1}))})));
+    for (int i = 0; i < 3; ++i)
+      CHECK(!reading.add(example({entry(spec.key, value), entry("b", ints({1}))})));
     CHECK_EQ(reading.take(), spec.key + ": [5] [5] [5]  b: [1] [1] [1]");
   }
 }
@@ -374,7 +396,8 @@ TEST("keys that agree in length, first and last eight bytes keep apart") {
     const std::string key = "features/" + std::to_string(i) + "/encoded";
     specs.push_back(slot(key, Kind::ints));
     entries.push_back(entry(key, ints({i})));
-    expected += (i > 0 ? "  " : "") + key + ": [" + std::to_string(i) + "] [" + std::to_string(i) + "]";
+    expected +=
+        (i > 0 ? "  " : "") + key + ": [" + std::to_string(i) + "] [" + std::to_string(i) + "]";
   }
   entries.push_back(entry("features/x/encoded", ints({99})));
   Reading reading(specs);
@@ -390,30 +413,43 @@ TEST("keys that agree in length, first and last eight bytes keep apart") {
 std::vector<Buffer> odd_features(const SlotSpec& spec) {
   if (spec.kind == Kind::ints)
     return {
-        hex("1a 06 | 08 01 08 02 08 03"),             // unpacked
-        hex("1a 07 | 0a 01 01 0a 02 02 03"),          // in two pieces
-        hex("1a 08 | 0a 02 01 02 | 08 03 | 0a 00"),   // both, and an empty piece
-        hex("1a 03 0a 01 01 | 1a 04 0a 02 02 03"),    // two lists of one kind
-        hex("0a 03 0a 01 78 | 1a 05 0a 03 01 02 03"),  // another kind before it
-        hex("1a 08 | 0a 06 81 00 82 80 00 03"),        // numbers in more bytes than they need
-        hex("9a 80 80 80 00 05 0a 03 01 02 03"),       // a padded tag
-        hex("1a 85 80 00 | 0a 03 01 02 03"),           // a padded length
+        hex("1a 06 | 08 01 08 02 08 03"),                 // unpacked
+        hex("1a 07 | 0a 01 01 0a 02 02 03"),              // in two pieces
+        hex("1a 08 | 0a 02 01 02 | 08 03 | 0a 00"),       // both, and an empty piece
+        hex("1a 03 0a 01 01 | 1a 04 0a 02 02 03"),        // two lists of one kind
+        hex("0a 03 0a 01 78 | 1a 05 0a 03 01 02 03"),     // another kind before it
+        hex("1a 08 | 0a 06 81 00 82 80 00 03"),           // numbers in more bytes than they need
+        hex("9a 80 80 80 00 05 0a 03 01 02 03"),          // a padded tag
+        hex("1a 85 80 00 | 0a 03 01 02 03"),              // a padded length
         hex("1a 0c | 10 07 | 0a 03 01 02 03 | 15 00*4"),  // unknown fields in the list
         hex("1a 0e | 10 07 | 0a 03 01 02 03 | 1d 00*4 1a 00"),  // and after it
-        hex("48 07 | 1a 05 0a 03 01 02 03"),              // in the Feature
-        hex("1a 03 0a 01 01"), hex("1a 02 08 05"), hex("1a 00"), hex("1a 02 0a 00"), hex("1a 04 0a 00 0a 00"),
+        hex("48 07 | 1a 05 0a 03 01 02 03"),                    // in the Feature
+        hex("1a 03 0a 01 01"),
+        hex("1a 02 08 05"),
+        hex("1a 00"),
+        hex("1a 02 0a 00"),
+        hex("1a 04 0a 00 0a 00"),
     };
   if (spec.kind == Kind::floats)
     return {
         hex("12 0f | 0d 00 00 80 3f 0d 00 00 00 40 0d 00 00 40 40"),
         hex("12 10 | 0a 04 00 00 80 3f 0a 08 00 00 00 40 00 00 40 40"),
-        hex("12 06 0a 04 00 00 80 3f"), hex("12 05 0d 00 00 80 3f"), hex("12 00"), hex("12 02 0a 00"),
+        hex("12 06 0a 04 00 00 80 3f"),
+        hex("12 05 0d 00 00 80 3f"),
+        hex("12 00"),
+        hex("12 02 0a 00"),
         hex("1a 03 0a 01 01 | 12 06 0a 04 00 00 c0 7f"),
     };
   return {
-      hex("0a 09 | 0a 01 61 0a 01 62 0a 01 63"), hex("0a 03 0a 01 61 | 0a 06 0a 01 62 0a 01 63"),
-      hex("0a 0b | 0a 01 61 10 07 0a 01 62 0a 01 63"), hex("0a 03 0a 01 61"), hex("0a 02 0a 00"), hex("0a 00"),
-      hex("0a 03 0a 80 00 | 0a 00"), hex("0a 06 0a 00 0a 00 0a 00"), hex("1a 03 0a 01 01 | 0a 03 0a 01 61"),
+      hex("0a 09 | 0a 01 61 0a 01 62 0a 01 63"),
+      hex("0a 03 0a 01 61 | 0a 06 0a 01 62 0a 01 63"),
+      hex("0a 0b | 0a 01 61 10 07 0a 01 62 0a 01 63"),
+      hex("0a 03 0a 01 61"),
+      hex("0a 02 0a 00"),
+      hex("0a 00"),
+      hex("0a 03 0a 80 00 | 0a 00"),
+      hex("0a 06 0a 00 0a 00 0a 00"),
+      hex("1a 03 0a 01 01 | 0a 03 0a 01 61"),
   };
 }
 
@@ -423,21 +459,23 @@ std::vector<Buffer> odd_examples(const Buffer& feature) {
   const Buffer usual = field(1, join({key, value}));
   return {
       field(1, usual),
-      field(1, field(1, join({value, key}))),                                       // the value first
-      field(1, field(1, join({key, key, value}))),                                  // the key twice
-      field(1, field(1, join({hex("0a 01 62"), value, key}))),                      // two keys
-      field(1, field(1, join({key, field(2, {}), value}))),                         // the value in pieces
-      join({field(1, {}), field(1, usual)}),                                        // two Features
+      field(1, field(1, join({value, key}))),                   // the value first
+      field(1, field(1, join({key, key, value}))),              // the key twice
+      field(1, field(1, join({hex("0a 01 62"), value, key}))),  // two keys
+      field(1, field(1, join({key, field(2, {}), value}))),     // the value in pieces
+      join({field(1, {}), field(1, usual)}),                    // two Features
       join({field(1, entry("b", ints({7}))), field(1, usual)}),
-      join({hex("48 07"), field(1, usual), hex("4a 01 78")}),                       // unknown fields around
-      field(1, join({hex("48 07"), usual, hex("4a 01 78"), hex("4b 4c")})),         // and inside
-      join({hex("8a 80 00"), varint(usual.size()), usual}),                         // a padded tag
-      join({hex("0a"), hex("80 80 80 80 00"), field(1, usual)}),                    // a padded length of nothing
-      field(1, join({entry("a", ints({9, 9, 9})), entry("a", {}), usual})),         // and again, and unset
+      join({hex("48 07"), field(1, usual), hex("4a 01 78")}),  // unknown fields around
+      field(1, join({hex("48 07"), usual, hex("4a 01 78"), hex("4b 4c")})),  // and inside
+      join({hex("8a 80 00"), varint(usual.size()), usual}),                  // a padded tag
+      join({hex("0a"), hex("80 80 80 80 00"), field(1, usual)}),  // a padded length of nothing
+      field(1, join({entry("a", ints({9, 9, 9})), entry("a", {}), usual})),  // and again, and unset
   };
 }
 
-TEST("every odd form of a feature is refused for its count, or gives what the reader without a plan gives") {
+TEST(
+    "every odd form of a feature is refused for its count, or gives what the reader without a plan "
+    "gives") {
   size_t accepted = 0;
   for (const Layout& layout : layouts())
     for (const Buffer& feature : odd_features(layout.spec))
@@ -447,7 +485,8 @@ TEST("every odd form of a feature is refused for its count, or gives what the re
         const std::string expected = unplanned(payload);
         CHECK(expected != "refused");
         if (problem) {
-          CHECK(problem.problem.fault == Fault::wrong_count || problem.problem.fault == Fault::wrong_kind);
+          CHECK(problem.problem.fault == Fault::wrong_count ||
+                problem.problem.fault == Fault::wrong_kind);
           continue;
         }
         ++accepted;
@@ -461,7 +500,8 @@ TEST("an odd record among usual ones stands in its place") {
   std::vector<Buffer> payloads;
   std::string a, b;
   for (int64_t i = 0; i < 50; ++i) {
-    const Buffer feature = i % 11 == 3 ? join({hex("1a 02 08"), varint(static_cast<uint64_t>(i))}) : ints({i});
+    const Buffer feature =
+        i % 11 == 3 ? join({hex("1a 02 08"), varint(static_cast<uint64_t>(i))}) : ints({i});
     payloads.push_back(example({entry("a", feature), entry("b", strings({std::to_string(i)}))}));
     if (i % 13 == 5) payloads.back() = join({payloads.back(), hex("48 07")});
     a += " [" + std::to_string(i) + "]";
@@ -490,7 +530,8 @@ TEST("of a key that comes again the last value counts, in every layout") {
           const Buffer payload = example({entry("a", first), entry("x", {}), entry("a", last)});
           // Between other rows, so that what is left over or lacking shows.
           const std::string around = unplanned(example({entry("a", features[3])}));
-          CHECK_EQ(planned(layout.spec, {example({entry("a", features[3])}), payload, example({entry("a", features[3])})}),
+          CHECK_EQ(planned(layout.spec, {example({entry("a", features[3])}), payload,
+                                         example({entry("a", features[3])})}),
                    "a: " + around + " " + unplanned(payload) + " " + around);
         }
     }
@@ -502,7 +543,9 @@ TEST("a value replaces a hole, and a hole a value") {
     const SlotSpec spec = with(layout.spec, Missing::hole);
     const std::vector<Buffer> features = fitting(layout.spec, true);
     const std::string value = unplanned(example({entry("a", features[2])}));
-    const Buffer empty = hex(spec.kind == Kind::ints ? "1a 00" : spec.kind == Kind::floats ? "12 00" : "0a 00");
+    const Buffer empty = hex(spec.kind == Kind::ints     ? "1a 00"
+                             : spec.kind == Kind::floats ? "12 00"
+                                                         : "0a 00");
     const std::string emptied = spec.ragged ? "[]" : "-";
     const std::vector<Buffer> rows = {
         example({entry("a", {}), entry("a", features[2])}),
@@ -533,25 +576,38 @@ TEST("what is absent, unset or empty follows the table of presence") {
   struct Case {
     const char* what;
     std::vector<Buffer> entries;
-    const char* fixed[3];   // required, optional, default: values, or the fault
+    const char* fixed[3];  // required, optional, default: values, or the fault
     const char* varying[3];
   };
   const std::vector<Case> cases = {
       {"absent", {}, {"missing", "-", "[7]"}, {"missing", "-", "[7,8]"}},
       {"unset", {entry("a", {})}, {"missing", "-", "[7]"}, {"missing", "-", "[7,8]"}},
-      {"an empty entry", {entry("a", hex("48 07"))}, {"missing", "-", "[7]"}, {"missing", "-", "[7,8]"}},
+      {"an empty entry",
+       {entry("a", hex("48 07"))},
+       {"missing", "-", "[7]"},
+       {"missing", "-", "[7,8]"}},
       {"empty", {entry("a", hex("1a 00"))}, {"count", "-", "count"}, {"[]", "[]", "[]"}},
-      {"an empty piece", {entry("a", hex("1a 02 0a 00"))}, {"count", "-", "count"}, {"[]", "[]", "[]"}},
+      {"an empty piece",
+       {entry("a", hex("1a 02 0a 00"))},
+       {"count", "-", "count"},
+       {"[]", "[]", "[]"}},
       {"one", {entry("a", ints({3}))}, {"[3]", "[3]", "[3]"}, {"[3]", "[3]", "[3]"}},
       {"two", {entry("a", ints({3, 4}))}, {"count", "count", "count"}, {"[3,4]", "[3,4]", "[3,4]"}},
-      {"unset after a value", {entry("a", ints({3})), entry("a", {})}, {"missing", "-", "[7]"}, {"missing", "-", "[7,8]"}},
-      {"a value after unset", {entry("a", {}), entry("a", ints({3}))}, {"[3]", "[3]", "[3]"}, {"[3]", "[3]", "[3]"}},
+      {"unset after a value",
+       {entry("a", ints({3})), entry("a", {})},
+       {"missing", "-", "[7]"},
+       {"missing", "-", "[7,8]"}},
+      {"a value after unset",
+       {entry("a", {}), entry("a", ints({3}))},
+       {"[3]", "[3]", "[3]"},
+       {"[3]", "[3]", "[3]"}},
   };
   for (const Case& each : cases)
     for (const bool varying : {false, true})
       for (const Missing missing : {Missing::refuse, Missing::hole, Missing::fill}) {
         SlotSpec spec = with(varying ? ragged("a", Kind::ints) : slot("a", Kind::ints), missing);
-        if (missing == Missing::fill) spec.fill_ints = varying ? std::vector<int64_t>{7, 8} : std::vector<int64_t>{7};
+        if (missing == Missing::fill)
+          spec.fill_ints = varying ? std::vector<int64_t>{7, 8} : std::vector<int64_t>{7};
         Reading reading({spec});
         // The second and third time the order is known, and the last has another entry before it.
         std::string found;
@@ -560,9 +616,12 @@ TEST("what is absent, unset or empty follows the table of presence") {
           if (i == 2) entries.insert(entries.begin(), entry("0", floats({1})));
           const RowProblem problem = reading.add(example(entries));
           if (problem) found = problem.problem.fault == Fault::missing ? "missing" : "count";
-          if (problem) CHECK(problem.problem.fault == Fault::missing || problem.problem.fault == Fault::wrong_count);
+          if (problem)
+            CHECK(problem.problem.fault == Fault::missing ||
+                  problem.problem.fault == Fault::wrong_count);
         }
-        const std::string expected = (varying ? each.varying : each.fixed)[static_cast<size_t>(missing)];
+        const std::string expected =
+            (varying ? each.varying : each.fixed)[static_cast<size_t>(missing)];
         if (found.empty())
           CHECK_EQ(reading.take(), "a: " + expected + " " + expected + " " + expected);
         else
@@ -576,7 +635,8 @@ TEST("holes and defaults of every layout stand between values") {
     const std::vector<Buffer> features = fitting(layout.spec, true);
     const Buffer there = example({entry("a", features[0])});
     const std::string value = unplanned(there);
-    CHECK_EQ(planned(with(layout.spec, Missing::hole), {example({}), there, example({}), example({}), there}),
+    CHECK_EQ(planned(with(layout.spec, Missing::hole),
+                     {example({}), there, example({}), example({}), there}),
              "a: - " + value + " - - " + value);
     SlotSpec filled = with(layout.spec, Missing::fill);
     const size_t count = filled.ragged ? 2 * filled.count : filled.count;
@@ -584,7 +644,9 @@ TEST("holes and defaults of every layout stand between values") {
     filled.fill_floats.assign(count, 0.5f);
     filled.fill_bytes.assign(count, "default");
     const std::string standing = bracketed(0, count, [&](size_t) {
-      return std::string(filled.kind == Kind::ints ? "-5" : filled.kind == Kind::floats ? "0.5" : "default");
+      return std::string(filled.kind == Kind::ints     ? "-5"
+                         : filled.kind == Kind::floats ? "0.5"
+                                                       : "default");
     });
     CHECK_EQ(planned(filled, {example({}), there, example({}), there}),
              "a: " + standing + " " + value + " " + standing + " " + value);
@@ -592,7 +654,8 @@ TEST("holes and defaults of every layout stand between values") {
 }
 
 TEST("a hole after more rows than a column has room for at first is remembered") {
-  Reading reading({with(slot("a", Kind::ints), Missing::hole), with(ragged("b", Kind::bytes), Missing::hole)});
+  Reading reading(
+      {with(slot("a", Kind::ints), Missing::hole), with(ragged("b", Kind::bytes), Missing::hole)});
   std::vector<Buffer> payloads(3000, example({entry("a", ints({1})), entry("b", strings({"b"}))}));
   payloads[2500] = example({});
   CHECK(!reading.add_all(payloads));
@@ -617,8 +680,8 @@ TEST("a column without a hole has no record of any") {
 TEST("a wrong kind, count or text is refused with its slot, its place and both numbers") {
   const std::vector<SlotSpec> specs = {slot("a", Kind::ints), slot("b", Kind::floats, 3),
                                        texts(slot("t", Kind::bytes)), ragged("p", Kind::ints, 2)};
-  const Buffer a = entry("a", ints({1})), b = entry("b", floats({1, 2, 3})), t = entry("t", strings({"t"})),
-               p = entry("p", ints({1, 2}));
+  const Buffer a = entry("a", ints({1})), b = entry("b", floats({1, 2, 3})),
+               t = entry("t", strings({"t"})), p = entry("p", ints({1, 2}));
   struct Case {
     std::vector<Buffer> entries;
     Fault fault;
@@ -640,9 +703,19 @@ TEST("a wrong kind, count or text is refused with its slot, its place and both n
       {{a, b, entry("t", hex("0a 00")), p}, Fault::wrong_count, 2, 2, 1, 0},
       {{a, b, t, entry("p", ints({1, 2, 3}))}, Fault::wrong_count, 3, 3, 2, 3},
       {{a, b, entry("t", strings({"\xff"})), p}, Fault::not_utf8, 2, 2, 0, 0},
-      {{a, b, entry("t", strings({std::string(5000, 'x') + "\xc3"})), p}, Fault::not_utf8, 2, 2, 0, 0},
+      {{a, b, entry("t", strings({std::string(5000, 'x') + "\xc3"})), p},
+       Fault::not_utf8,
+       2,
+       2,
+       0,
+       0},
       {{p, t, entry("b", floats({1})), a}, Fault::wrong_count, 1, 2, 3, 1},
-      {{entry("0", ints({1})), a, b, t, entry("p", hex("1a 02 08 01"))}, Fault::wrong_count, 3, 4, 2, 1},
+      {{entry("0", ints({1})), a, b, t, entry("p", hex("1a 02 08 01"))},
+       Fault::wrong_count,
+       3,
+       4,
+       2,
+       1},
   };
   for (const Case& each : cases) {
     for (const size_t before : {0u, 1u, 20u}) {
@@ -690,7 +763,8 @@ TEST("a refused row leaves no trace, in any layout") {
             CHECK(reading.add_from_slab(row(features[i], floats({1}))));
             CHECK(reading.add_from_slab(row(features[i], {})));
             CHECK_EQ(reading.rows(), i);
-            if (missing == Missing::hole) CHECK(reading.add_from_slab(example({entry("z", floats({1}))})));
+            if (missing == Missing::hole)
+              CHECK(reading.add_from_slab(example({entry("z", floats({1}))})));
             CHECK(!reading.add_from_slab(row(features[i], ints({static_cast<int64_t>(i)}))));
             a += " " + unplanned(example({entry("a", features[i])}));
             z += " [" + std::to_string(i) + "]";
@@ -708,7 +782,8 @@ TEST("rows before a refused one stay, whatever was waiting") {
     std::string expected;
     for (size_t i = 0; i < 41; ++i) {
       const auto n = static_cast<int64_t>(i);
-      payloads.push_back(example({entry("a", i == bad ? ints({n, n}) : ints({n})), entry("s", strings({"s"}))}));
+      payloads.push_back(
+          example({entry("a", i == bad ? ints({n, n}) : ints({n})), entry("s", strings({"s"}))}));
       if (i < bad) expected += " [" + std::to_string(i) + "]";
     }
     const RowProblem problem = reading.add_all(payloads);
@@ -723,18 +798,35 @@ TEST("rows before a refused one stay, whatever was waiting") {
 }
 
 TEST("what protobuf refuses is refused for the same reason, at the same place") {
-  const std::vector<SlotSpec> specs = {with(slot("a", Kind::ints), Missing::hole), with(slot("f", Kind::floats), Missing::hole),
-                                       with(ragged("s", Kind::bytes), Missing::hole), with(texts(slot("t", Kind::bytes)), Missing::hole)};
+  const std::vector<SlotSpec> specs = {with(slot("a", Kind::ints), Missing::hole),
+                                       with(slot("f", Kind::floats), Missing::hole),
+                                       with(ragged("s", Kind::bytes), Missing::hole),
+                                       with(texts(slot("t", Kind::bytes)), Missing::hole)};
   const std::vector<Buffer> payloads = {
-      hex("0a"), hex("0a 05"), hex("0b"), hex("0c"), hex("08 ff*10 01"), hex("0a 02 0a 05"), hex("00"), hex("0a 20 00*32"),
-      hex("0a 01 00"), hex("ff*5 01"), hex("0a 03 0a 01 0a"),
-      example({entry("a", hex("1a 03 0a 01 80"))}), example({entry("a", hex("1a 0d 0a 0b ff*10 01"))}),
-      example({entry("a", hex("1a 04 0a 05 01 02"))}), example({entry("a", hex("1a 02 08 80"))}),
-      example({entry("a", hex("1a 07 0a 05 01 02 03 04 80"))}), example({entry("a", hex("1a 05 0a 01"))}),
+      hex("0a"),
+      hex("0a 05"),
+      hex("0b"),
+      hex("0c"),
+      hex("08 ff*10 01"),
+      hex("0a 02 0a 05"),
+      hex("00"),
+      hex("0a 20 00*32"),
+      hex("0a 01 00"),
+      hex("ff*5 01"),
+      hex("0a 03 0a 01 0a"),
+      example({entry("a", hex("1a 03 0a 01 80"))}),
+      example({entry("a", hex("1a 0d 0a 0b ff*10 01"))}),
+      example({entry("a", hex("1a 04 0a 05 01 02"))}),
+      example({entry("a", hex("1a 02 08 80"))}),
+      example({entry("a", hex("1a 07 0a 05 01 02 03 04 80"))}),
+      example({entry("a", hex("1a 05 0a 01"))}),
       example({entry("a", ints({1})), entry("f", hex("12 05 0a 03 00 00 00"))}),
-      example({entry("f", hex("12 08 0a 06 00*6"))}), example({entry("f", hex("12 03 0d 00 00"))}),
-      example({entry("s", hex("0a 03 0a 02 61"))}), example({entry("s", hex("0a 06 0a 01 61 0a 05 61"))}),
-      example({entry("s", hex("0a 05 0a 01 61 0a 80"))}), example({entry("\xff", ints({1}))}),
+      example({entry("f", hex("12 08 0a 06 00*6"))}),
+      example({entry("f", hex("12 03 0d 00 00"))}),
+      example({entry("s", hex("0a 03 0a 02 61"))}),
+      example({entry("s", hex("0a 06 0a 01 61 0a 05 61"))}),
+      example({entry("s", hex("0a 05 0a 01 61 0a 80"))}),
+      example({entry("\xff", ints({1}))}),
       example({entry("\xff\xff", ints({1})), entry("a", ints({1}))}),
       join({example({entry("a", ints({1}))}), hex("4b")}),
       field(1, join({entry("a", ints({1})), hex("4b")})),
@@ -745,10 +837,12 @@ TEST("what protobuf refuses is refused for the same reason, at the same place") 
     REQUIRE(static_cast<bool>(expected));
     for (const size_t before : {0u, 3u}) {
       Reading reading(specs);
-      std::vector<Buffer> rows(before, example({entry("a", ints({5})), entry("f", floats({5})), entry("s", strings({"5"}))}));
+      std::vector<Buffer> rows(before, example({entry("a", ints({5})), entry("f", floats({5})),
+                                                entry("s", strings({"5"}))}));
       rows.push_back(payload);
       const RowProblem problem = reading.add_all(rows);
-      check_problem(problem, expected.fault, RowProblem::kNoSlot, expected.at, expected.expected, expected.found);
+      check_problem(problem, expected.fault, RowProblem::kNoSlot, expected.at, expected.expected,
+                    expected.found);
       CHECK_EQ(reading.rows(), before);
     }
   }
@@ -765,10 +859,12 @@ TEST("bytes of nothing but zeros are no feature of any plan") {
 }
 
 TEST("no cut of a payload is read past its end, or taken for the whole") {
-  const std::vector<SlotSpec> specs = {with(slot("a", Kind::ints), Missing::hole), with(slot("f", Kind::floats, 2), Missing::hole),
-                                       with(ragged("s", Kind::bytes), Missing::hole), with(slot("t", Kind::bytes), Missing::hole)};
-  const Buffer whole = example({entry("a", ints({300})), entry("f", floats({1, 2})), entry("s", strings({"x", "yy"})),
-                                entry("t", strings({std::string(200, 't')}))});
+  const std::vector<SlotSpec> specs = {
+      with(slot("a", Kind::ints), Missing::hole), with(slot("f", Kind::floats, 2), Missing::hole),
+      with(ragged("s", Kind::bytes), Missing::hole), with(slot("t", Kind::bytes), Missing::hole)};
+  const Buffer whole =
+      example({entry("a", ints({300})), entry("f", floats({1, 2})),
+               entry("s", strings({"x", "yy"})), entry("t", strings({std::string(200, 't')}))});
   for (size_t bytes = 1; bytes < whole.size(); ++bytes) {
     const Buffer cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bytes));
     Reading reading(specs);
@@ -776,8 +872,10 @@ TEST("no cut of a payload is read past its end, or taken for the whole") {
     CHECK(!reading.add(whole));
     CHECK(reading.add(cut));
     CHECK_EQ(reading.rows(), 1u);
-    // The Features cut to a whole message that is shorter: entries at its end are missing, or it is bad.
-    const Buffer inner(whole.begin() + 3, whole.begin() + static_cast<std::ptrdiff_t>(std::max<size_t>(bytes, 3)));
+    // The Features cut to a whole message that is shorter: entries at its end are missing, or it is
+    // bad.
+    const Buffer inner(whole.begin() + 3,
+                       whole.begin() + static_cast<std::ptrdiff_t>(std::max<size_t>(bytes, 3)));
     const Buffer shorter = field(1, inner);
     CHECK_EQ(static_cast<bool>(reading.add(shorter)), static_cast<bool>(wire_problem(shorter)));
   }
@@ -786,8 +884,10 @@ TEST("no cut of a payload is read past its end, or taken for the whole") {
 // ---- Skipped and unknown keys ----------------------------------------------------------------
 
 TEST("a skipped slot is passed over, whatever it holds") {
-  Reading reading({skipped(slot("a", Kind::ints)), slot("b", Kind::ints), skipped(ragged("c", Kind::bytes))});
-  CHECK(!reading.add(example({entry("a", ints({1})), entry("b", ints({2})), entry("c", strings({"x"}))})));
+  Reading reading(
+      {skipped(slot("a", Kind::ints)), slot("b", Kind::ints), skipped(ragged("c", Kind::bytes))});
+  CHECK(!reading.add(
+      example({entry("a", ints({1})), entry("b", ints({2})), entry("c", strings({"x"}))})));
   CHECK(!reading.add(example({entry("a", floats({1})), entry("b", ints({3}))})));
   CHECK(!reading.add(example({entry("c", ints({1, 2})), entry("b", ints({4}))})));
   CHECK(!reading.add(example({entry("b", ints({5})), entry("a", {}), entry("a", ints({1}))})));
@@ -814,7 +914,8 @@ TEST("a strict plan refuses a key that it does not have, and says where it stand
   CHECK_EQ(problem.problem.fault, Fault::unknown_key);
   CHECK_EQ(problem.slot, RowProblem::kNoSlot);
   REQUIRE(problem.problem.expected + problem.problem.found <= payload.size());
-  CHECK_EQ(as_text(Bytes(payload).subspan(problem.problem.expected, problem.problem.found)), "other");
+  CHECK_EQ(as_text(Bytes(payload).subspan(problem.problem.expected, problem.problem.found)),
+           "other");
   CHECK_EQ(strict.rows(), 0u);
   CHECK(!strict.add(example({entry("a", ints({1}))})));
 }
@@ -865,16 +966,20 @@ TEST("after rows are settled their slab is nobody's, but for long strings") {
 
 TEST("rows with a key twice, or in an odd form, are noted, and plain ones are not") {
   const Buffer plain = example({entry("a", ints({1})), entry("b", strings({"x"}))});
-  const Buffer twice = example({entry("a", ints({1})), entry("b", strings({"x"})), entry("a", ints({2}))});
-  const Buffer pieces = example({entry("a", field(3, join({field(1, packed_ints({1})), field(1, Buffer{})}))),
-                                 entry("b", strings({"x"}))});
-  const Buffer stranger = example({entry("a", ints({1})),
-                                   entry("b", field(1, join({field(1, text("x")), field(9, text("y"))})))});
+  const Buffer twice =
+      example({entry("a", ints({1})), entry("b", strings({"x"})), entry("a", ints({2}))});
+  const Buffer pieces =
+      example({entry("a", field(3, join({field(1, packed_ints({1})), field(1, Buffer{})}))),
+               entry("b", strings({"x"}))});
+  const Buffer stranger =
+      example({entry("a", ints({1})),
+               entry("b", field(1, join({field(1, text("x")), field(9, text("y"))})))});
   const auto plan = std::make_shared<Plan>(
       std::vector<SlotSpec>{ragged("a", Kind::ints), ragged("b", Kind::bytes)}, true);
   Decoder decoder(plan, Pool::create(0, true));
   std::vector<Padded> payloads;
-  for (const Buffer& each : {plain, twice, plain, pieces, plain, stranger, plain}) payloads.emplace_back(each);
+  for (const Buffer& each : {plain, twice, plain, pieces, plain, stranger, plain})
+    payloads.emplace_back(each);
   for (const Padded& payload : payloads) CHECK(!decoder.add(payload, nullptr));
   CHECK(!decoder.settle());
   std::vector<size_t> odd = decoder.maybe_odd();
@@ -915,7 +1020,9 @@ TEST("many columns begin with little memory each, and few with room for many row
     std::vector<SlotSpec> slots;
     for (size_t i = 0; i < columns; ++i) slots.push_back(slot("key" + std::to_string(i), kind));
     const auto pool = Pool::create(size_t{1} << 30, false);
-    { Decoder decoder(std::make_shared<const Plan>(std::move(slots), false), pool); }
+    {
+      Decoder decoder(std::make_shared<const Plan>(std::move(slots), false), pool);
+    }
     return pool->idle_bytes() / columns;
   };
   for (const Kind kind : {Kind::ints, Kind::floats, Kind::bytes}) {

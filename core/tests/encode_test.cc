@@ -79,7 +79,8 @@ Buffer with_length(uint8_t tag, const Buffer& body) {
 }
 
 Buffer slow_entry(std::string_view key, uint8_t kind, const Buffer& list) {
-  return with_length(0x0a, join({with_length(0x0a, text(key)), with_length(0x12, with_length(kind, list))}));
+  return with_length(
+      0x0a, join({with_length(0x0a, text(key)), with_length(0x12, with_length(kind, list))}));
 }
 
 TEST("the known Example is written as the known bytes, framed and not") {
@@ -87,11 +88,12 @@ TEST("the known Example is written as the known bytes, framed and not") {
   const std::vector<Bytes> strings{bytes_of("ab"), bytes_of("")};
   const std::vector<int64_t> ints{5, -1};
   const Row row = Row().strings(strings).ints(ints);
-  const Buffer payload = hex(
-      "0a 25 | 0a 14 0a 01 61 12 0f 1a 0d 0a 0b 05 ff*9 01 |"
-      "0a 0d 0a 01 62 12 08 0a 06 0a 02 61 62 0a 00");
+  const Buffer payload =
+      hex("0a 25 | 0a 14 0a 01 61 12 0f 1a 0d 0a 0b 05 ff*9 01 |"
+          "0a 0d 0a 01 62 12 08 0a 06 0a 02 61 62 0a 00");
   CHECK_EQ(example(plan, row), payload);
-  CHECK_EQ(example(plan, row, true), join({hex("27 00*7 bb e1 b1 46"), payload, hex("a7 f2 f7 d8")}));
+  CHECK_EQ(example(plan, row, true),
+           join({hex("27 00*7 bb e1 b1 46"), payload, hex("a7 f2 f7 d8")}));
 }
 
 TEST("an empty list has its kind and nothing in it, an absent one has no key") {
@@ -115,7 +117,8 @@ TEST("one empty string is a value") {
 }
 
 TEST("float bits are copied as they are, those of NaNs too") {
-  const std::vector<float> values{std::bit_cast<float>(0x7fc00001u), std::bit_cast<float>(0xff800001u), -0.0f};
+  const std::vector<float> values{std::bit_cast<float>(0x7fc00001u),
+                                  std::bit_cast<float>(0xff800001u), -0.0f};
   CHECK_EQ(example(plan_of({slot("f", Kind::floats)}), Row().floats(values)),
            hex("0a 17 0a 15 0a 01 66 12 10 12 0e 0a 0c 01 00 c0 7f 01 00 80 ff 00 00 00 80"));
 }
@@ -148,7 +151,8 @@ TEST("keys and values of every length have the right lengths before them") {
                                slot(key + "3", Kind::floats)});
     RecordWriter writer(plan, nullptr);
     // One writer for all, up and down: what it remembers of the last record must not matter.
-    for (const size_t length : {0, 1, 3, 4, 8, 16, 17, 66, 120, 127, 128, 129, 16383, 16384, 5, 40000, 2}) {
+    for (const size_t length :
+         {0, 1, 3, 4, 8, 16, 17, 66, 120, 127, 128, 129, 16383, 16384, 5, 40000, 2}) {
       const std::string value(length, 'v');
       const std::vector<Bytes> strings{bytes_of(value)};
       const std::vector<int64_t> ints(length, 300);
@@ -162,13 +166,16 @@ TEST("keys and values of every length have the right lengths before them") {
       for (size_t i = 0; i < length; ++i) {
         packed_ints.push_back(std::byte{0xac});
         packed_ints.push_back(std::byte{0x02});
-        for (const uint8_t byte : {0x00, 0x00, 0x00, 0x3f}) packed_floats.push_back(std::byte{byte});
+        for (const uint8_t byte : {0x00, 0x00, 0x00, 0x3f})
+          packed_floats.push_back(std::byte{byte});
       }
-      const auto chunk = [](const Buffer& body) { return body.empty() ? body : with_length(0x0a, body); };
-      const Buffer expected = with_length(
-          0x0a, join({slow_entry(key, 0x0a, with_length(0x0a, text(value))),
-                      slow_entry(key + "2", 0x1a, chunk(packed_ints)),
-                      slow_entry(key + "3", 0x12, chunk(packed_floats))}));
+      const auto chunk = [](const Buffer& body) {
+        return body.empty() ? body : with_length(0x0a, body);
+      };
+      const Buffer expected =
+          with_length(0x0a, join({slow_entry(key, 0x0a, with_length(0x0a, text(value))),
+                                  slow_entry(key + "2", 0x1a, chunk(packed_ints)),
+                                  slow_entry(key + "3", 0x12, chunk(packed_floats))}));
       CHECK_EQ((Buffer{out.data(), out.data() + out.size()}), framed(expected));
     }
   }
@@ -189,7 +196,8 @@ TEST("keys are sorted by their bytes, not by their letters") {
 
 TEST("a SequenceExample has its context and its lists, one Feature a step") {
   const auto context = plan_of({slot("n", Kind::ints, false)});
-  const auto steps = plan_of({slot("t", Kind::bytes), slot("f", Kind::floats, false), slot("x", Kind::ints)});
+  const auto steps =
+      plan_of({slot("t", Kind::bytes), slot("f", Kind::floats, false), slot("x", Kind::ints)});
   RecordWriter writer(context, steps);
   const std::vector<int64_t> one{7};
   const std::vector<float> half{0.5f};
@@ -197,7 +205,8 @@ TEST("a SequenceExample has its context and its lists, one Feature a step") {
   const Row row = Row().ints(one);
   const std::vector<SlotValues> texts{{two.data(), 2, true}, {nullptr, 0, true}};
   const std::vector<SlotValues> halves{{half.data(), 1, true}};
-  const std::vector<StepValues> lists{{texts.data(), 2, true}, {halves.data(), 1, true}, {nullptr, 0, false}};
+  const std::vector<StepValues> lists{
+      {texts.data(), 2, true}, {halves.data(), 1, true}, {nullptr, 0, false}};
   Written written;
   CHECK(writer.add(row.cells.data(), lists.data(), false, written.out, *written.pool));
   CHECK_EQ(written.bytes(),
@@ -207,7 +216,8 @@ TEST("a SequenceExample has its context and its lists, one Feature a step") {
   const std::vector<StepValues> none{{nullptr, 0, true}, {nullptr, 0, false}, {nullptr, 0, false}};
   Written empty;
   CHECK(writer.add(Row().ints(one).cells.data(), none.data(), false, empty.out, *empty.pool));
-  CHECK_EQ(empty.bytes(), hex("0a 0c | 0a 0a 0a 01 6e 12 05 1a 03 0a 01 07 | 12 07 0a 05 0a 01 74 12 00"));
+  CHECK_EQ(empty.bytes(),
+           hex("0a 0c | 0a 0a 0a 01 6e 12 05 1a 03 0a 01 07 | 12 07 0a 05 0a 01 74 12 00"));
 }
 
 struct Columns {
@@ -328,7 +338,8 @@ TEST("columns of steps give SequenceExamples") {
            hex("0a 00 | 12 15 0a 13 0a 01 78 12 0e | 0a 05 1a 03 0a 01 01 | 0a 05 1a 03 0a 01 02"));
   // The same through cells.
   RecordWriter cells(context, steps);
-  const std::vector<SlotValues> two{{columns.ints.data(), 1, true}, {columns.ints.data() + 1, 1, true}};
+  const std::vector<SlotValues> two{{columns.ints.data(), 1, true},
+                                    {columns.ints.data() + 1, 1, true}};
   const std::vector<StepValues> lists{{two.data(), 2, true}};
   Written by_cells;
   CHECK(cells.add(nullptr, lists.data(), false, by_cells.out, *by_cells.pool));

@@ -83,7 +83,8 @@ Read read_sequence(const Buffer& payload) {
 
 // A LEN field around a body shorter than 128 bytes.
 Buffer len(uint8_t field, const Buffer& body) {
-  return join({{static_cast<std::byte>(field << 3 | 2), static_cast<std::byte>(body.size())}, body});
+  return join(
+      {{static_cast<std::byte>(field << 3 | 2), static_cast<std::byte>(body.size())}, body});
 }
 
 // The Example of one feature, `a`.
@@ -92,8 +93,9 @@ Buffer example_of(const Buffer& feature) {
 }
 
 TEST("the known Example has its two features") {
-  const Read read = read_example(
-      hex("0a 25 | 0a 14 0a 01 61 12 0f 1a 0d 0a 0b 05 ff*9 01 | 0a 0d 0a 01 62 12 08 0a 06 0a 02 61 62 0a 00"));
+  const Read read =
+      read_example(hex("0a 25 | 0a 14 0a 01 61 12 0f 1a 0d 0a 0b 05 ff*9 01 | 0a 0d 0a 01 62 12 08 "
+                       "0a 06 0a 02 61 62 0a 00"));
   CHECK(!read.problem);
   CHECK_EQ(read.text, "a=i[5,-1,] b=b[ab,,] ");
   CHECK_EQ(read.oddities, 0u);
@@ -201,11 +203,12 @@ TEST("unknown fields beside the features are harmless, but for groups and padded
     const char* field;
     uint32_t oddities;
   };
-  const Row rows[] = {
-      {"48 01", odd::unknown_top},      {"49 00*8", odd::unknown_top},
-      {"4a 00", odd::unknown_top},      {"4d 00*4", odd::unknown_top},
-      {"12 02 ff ff", odd::unknown_top},  // field 2 is no field of an Example
-      {"4b 4c", odd::unknown_inner},    {"8a 00 00", odd::unknown_inner},
+  const Row rows[] =
+      {
+          {"48 01", odd::unknown_top},       {"49 00*8", odd::unknown_top},
+          {"4a 00", odd::unknown_top},       {"4d 00*4", odd::unknown_top},
+          {"12 02 ff ff", odd::unknown_top},  // field 2 is no field of an Example
+          {"4b 4c", odd::unknown_inner},     {"8a 00 00", odd::unknown_inner},
   };
   for (const auto& [field, oddities] : rows) {
     const Read read = read_example(join({hex(field), example_of({})}));
@@ -251,8 +254,9 @@ TEST("what protobuf refuses is a fault at its byte of the payload") {
 }
 
 TEST("a SequenceExample has a context and one Feature a step") {
-  const Read read = read_sequence(
-      hex("0a 0f 0a 0d 0a 01 63 12 08 12 06 0a 04 0000003f | 12 10 0a 0e 0a 01 73 12 09 0a 05 1a 03 0a 01 07 0a 00"));
+  const Read read =
+      read_sequence(hex("0a 0f 0a 0d 0a 01 63 12 08 12 06 0a 04 0000003f | 12 10 0a 0e 0a 01 73 12 "
+                        "09 0a 05 1a 03 0a 01 07 0a 00"));
   CHECK(!read.problem);
   CHECK_EQ(read.text, "c=f[3f000000,] s=( i[7,] unset ) ");
   CHECK_EQ(read.oddities, 0u);
@@ -260,7 +264,9 @@ TEST("a SequenceExample has a context and one Feature a step") {
 
 TEST("the steps of an entry with two values are joined, and unknown fields are passed over") {
   const Buffer step = len(1, hex("1a 03 0a 01 07"));
-  const auto lists = [](const Buffer& body) { return len(2, len(1, join({hex("0a 01 73"), body}))); };
+  const auto lists = [](const Buffer& body) {
+    return len(2, len(1, join({hex("0a 01 73"), body})));
+  };
   const Read twice = read_sequence(lists(join({len(2, step), len(2, step)})));
   CHECK_EQ(twice.text, "s=( i[7,] i[7,] ) ");
   CHECK_EQ(twice.oddities, odd::entry_form);

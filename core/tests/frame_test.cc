@@ -142,8 +142,8 @@ TEST("a wrong payload checksum ends the scan and still gives the length of the f
 }
 
 TEST("a certified length that no file can hold is impossible, at the front and in the middle") {
-  for (const uint64_t length : {uint64_t{1} << 36, uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0} - 15,
-                                ~uint64_t{0} - 16, uint64_t{0x80000000}}) {
+  for (const uint64_t length : {uint64_t{1} << 36, uint64_t{1} << 63, ~uint64_t{0},
+                                ~uint64_t{0} - 15, ~uint64_t{0} - 16, uint64_t{0x80000000}}) {
     for (const Buffer& before : {Buffer{}, join({kAbc, kEmpty})}) {
       const auto [result, payloads] = scan_all(join({before, claim(length), kAbc}));
       CHECK_EQ(payloads.size(), before.empty() ? 0u : 2u);
@@ -204,7 +204,8 @@ TEST("a frame is found only with both checksums") {
 }
 
 TEST("a header that claims more than is left is passed over in a search") {
-  for (const uint64_t length : {uint64_t{100}, uint64_t{1} << 36, uint64_t{1} << 63, ~uint64_t{0}}) {
+  for (const uint64_t length :
+       {uint64_t{100}, uint64_t{1} << 36, uint64_t{1} << 63, ~uint64_t{0}}) {
     const Buffer bytes = join({hex("00*3"), claim(length), kAbc});
     const Resync found = find_frame(bytes, 0, bytes.size());
     CHECK(found.found);

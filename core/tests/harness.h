@@ -103,8 +103,7 @@ bool same(const A& a, const B& b) {
 inline void fail(const char* file, int line, const char* check, const std::string& values) {
   // One broken line inside a loop should not bury the other tests.
   constexpr size_t kShown = 10;
-  if (failed_checks()++ < kShown)
-    std::printf("%s:%d: %s%s\n", file, line, check, values.c_str());
+  if (failed_checks()++ < kShown) std::printf("%s:%d: %s%s\n", file, line, check, values.c_str());
 }
 
 inline bool check(bool holds, const char* file, int line, const char* text) {
@@ -122,23 +121,22 @@ void check_equal(const A& a, const B& b, const char* file, int line, const char*
 #define REKORD_JOIN_(a, b) a##b
 #define REKORD_JOIN(a, b) REKORD_JOIN_(a, b)
 
-#define TEST(sentence)                                                    \
-  static void REKORD_JOIN(test_, __LINE__)();                             \
-  static const ::rekord::testing::Registered REKORD_JOIN(test_registered_, \
-                                                         __LINE__){       \
-      sentence, __FILE__, &REKORD_JOIN(test_, __LINE__)};                 \
+#define TEST(sentence)                                                                \
+  static void REKORD_JOIN(test_, __LINE__)();                                         \
+  static const ::rekord::testing::Registered REKORD_JOIN(test_registered_, __LINE__){ \
+      sentence, __FILE__, &REKORD_JOIN(test_, __LINE__)};                             \
   static void REKORD_JOIN(test_, __LINE__)()
 
-#define CHECK(...)                                                                       \
-  static_cast<void>(::rekord::testing::check(static_cast<bool>(__VA_ARGS__), __FILE__, \
-                                             __LINE__, "CHECK(" #__VA_ARGS__ ")"))
+#define CHECK(...)                                                                               \
+  static_cast<void>(::rekord::testing::check(static_cast<bool>(__VA_ARGS__), __FILE__, __LINE__, \
+                                             "CHECK(" #__VA_ARGS__ ")"))
 
 #define CHECK_EQ(a, b) \
   ::rekord::testing::check_equal((a), (b), __FILE__, __LINE__, "CHECK_EQ(" #a ", " #b ")")
 
-#define REQUIRE(...)                                                                \
-  do {                                                                              \
+#define REQUIRE(...)                                                                  \
+  do {                                                                                \
     if (!::rekord::testing::check(static_cast<bool>(__VA_ARGS__), __FILE__, __LINE__, \
-                                  "REQUIRE(" #__VA_ARGS__ ")"))                     \
-      return;                                                                       \
+                                  "REQUIRE(" #__VA_ARGS__ ")"))                       \
+      return;                                                                         \
   } while (false)

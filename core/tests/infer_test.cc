@@ -91,7 +91,8 @@ TEST("a key whose strings all begin like a picture is noticed, and one that does
   CHECK(facts_of(inference, "p").values.png);
   CHECK(facts_of(inference, "t").values.utf8);
   CHECK_EQ(facts_of(inference, "t").values.string_bytes.most, 3u);
-  CHECK(!inference.add(example({entry("m", strings({text("")})), entry("t", strings({hex("ff")}))}), false));
+  CHECK(!inference.add(example({entry("m", strings({text("")})), entry("t", strings({hex("ff")}))}),
+                       false));
   CHECK(!facts_of(inference, "m").values.png);
   CHECK(!facts_of(inference, "m").values.utf8);
   CHECK(!facts_of(inference, "t").values.utf8);
@@ -128,7 +129,8 @@ TEST("the first kind decides, and the first record with another is remembered") 
 
 TEST("of a key that stands twice, only the last entry counts") {
   Inference inference;
-  CHECK(!inference.add(example({entry("a", floats("00 00 80 3f | 00 00 80 3f")), entry("a", ints("07"))}), false));
+  CHECK(!inference.add(
+      example({entry("a", floats("00 00 80 3f | 00 00 80 3f")), entry("a", ints("07"))}), false));
   const KeyFacts& a = facts_of(inference, "a");
   CHECK_EQ(a.records, 1u);
   CHECK_EQ(a.values.first, Kind::ints);
@@ -157,7 +159,8 @@ TEST("a list of steps gives how many there were, and what each held") {
 
 TEST("a list of steps that comes twice counts as it was the last time") {
   Inference inference;
-  const Buffer payload = sequence({entry("s", steps({ints("01 02"), ints("03")})), entry("s", steps({ints("04")}))});
+  const Buffer payload =
+      sequence({entry("s", steps({ints("01 02"), ints("03")})), entry("s", steps({ints("04")}))});
   CHECK(!inference.add(payload, true));
   const KeyFacts& s = inference.steps().find("s")->second.facts;
   CHECK_EQ(s.steps.most, 1u);
@@ -168,7 +171,8 @@ TEST("a payload that is refused leaves no trace in the numbers") {
   Inference inference;
   CHECK(!inference.add(example({entry("a", ints("05"))}), false));
   // The second entry has three bytes of floats.
-  const Problem problem = inference.add(example({entry("a", ints("09")), entry("b", floats("00 00 00"))}), false);
+  const Problem problem =
+      inference.add(example({entry("a", ints("09")), entry("b", floats("00 00 00"))}), false);
   CHECK_EQ(problem.fault, Fault::packed_floats);
   CHECK_EQ(inference.records(), 1u);
   CHECK_EQ(facts_of(inference, "a").values.ints.most, 5);
@@ -180,7 +184,9 @@ TEST("a payload that is refused leaves no trace in the numbers") {
 
 TEST("keys are sorted by their bytes, and the empty one is a key") {
   Inference inference;
-  CHECK(!inference.add(example({entry("b", kUnset), entry("", kUnset), entry("é", kUnset), entry("a", kUnset)}), false));
+  CHECK(!inference.add(
+      example({entry("b", kUnset), entry("", kUnset), entry("é", kUnset), entry("a", kUnset)}),
+      false));
   std::string order;
   for (const auto& [key, facts] : inference.context()) order += key + ",";
   CHECK_EQ(order, ",a,b,é,");

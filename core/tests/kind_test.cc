@@ -24,11 +24,13 @@ TEST("payloads are recognised for what they are") {
       {"12 0e 0a 0c 0a 01 73 12 07 0a 05 1a 03 0a 01 07", PayloadKind::sequence},
       {"0a 07 0a 05 0a 01 63 12 00 12 05 0a 03 0a 01 73", PayloadKind::sequence},
       // Two Examples and a context, each of one feature.
-      {"0a 0e 0a 0c 0a 0a 0a 01 61 12 05 1a 03 0a 01 05 | 0a 0e 0a 0c 0a 0a 0a 01 61 12 05 1a 03 0a 01 06"
+      {"0a 0e 0a 0c 0a 0a 0a 01 61 12 05 1a 03 0a 01 05 | 0a 0e 0a 0c 0a 0a 0a 01 61 12 05 1a 03 "
+       "0a 01 06"
        " | 12 0e 0a 0c 0a 0a 0a 01 71 12 05 1a 03 0a 01 07",
        PayloadKind::list_with_context},
       // A version event: wall time, then field 3.
-      {"09 00 00 80 d6 f1 2a da 41 1a 0d 62 72 61 69 6e 2e 45 76 65 6e 74 3a 32", PayloadKind::event},
+      {"09 00 00 80 d6 f1 2a da 41 1a 0d 62 72 61 69 6e 2e 45 76 65 6e 74 3a 32",
+       PayloadKind::event},
       {"09 00*8 10 05 2a 02 0a 00", PayloadKind::event},
       {"09 00*8", PayloadKind::event},
       {"08 96 01", PayloadKind::proto},

@@ -98,7 +98,8 @@ TEST("a field is taken for what it looks like") {
       {"2007-11-11", FieldForm::text},
       {"1.2.3", FieldForm::text},
   };
-  for (const Row& row : all) CHECK_EQ(static_cast<int>(form_of(row.field)), static_cast<int>(row.form));
+  for (const Row& row : all)
+    CHECK_EQ(static_cast<int>(form_of(row.field)), static_cast<int>(row.form));
 }
 
 std::string counts(const FieldSurvey& survey) {

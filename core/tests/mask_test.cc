@@ -27,7 +27,8 @@ Buffer mask_like(Some& some, size_t rows, size_t row_bytes) {
   for (size_t row = 0; row < rows; ++row) {
     uint8_t value = static_cast<uint8_t>(some.below(256));
     for (size_t i = 0; i < row_bytes; ++i) {
-      if (some.below(20) == 0) value = static_cast<uint8_t>(some.below(5) == 0 ? some.below(256) : some.below(3));
+      if (some.below(20) == 0)
+        value = static_cast<uint8_t>(some.below(5) == 0 ? some.below(256) : some.below(3));
       const bool copy = row > 0 && (row + i / 16) % 3 != 0;
       pixels[row * row_bytes + i] = copy ? pixels[(row - 1) * row_bytes + i] : std::byte{value};
     }
@@ -36,8 +37,11 @@ Buffer mask_like(Some& some, size_t rows, size_t row_bytes) {
 }
 
 // The filters as PNG's specification has them, one byte at a time.
-uint8_t filtered(const Buffer& pixels, size_t row, size_t i, size_t row_bytes, size_t pixel, uint8_t filter) {
-  const auto at = [&](size_t r, size_t c) { return std::to_integer<int>(pixels[r * row_bytes + c]); };
+uint8_t filtered(const Buffer& pixels, size_t row, size_t i, size_t row_bytes, size_t pixel,
+                 uint8_t filter) {
+  const auto at = [&](size_t r, size_t c) {
+    return std::to_integer<int>(pixels[r * row_bytes + c]);
+  };
   const int left = i >= pixel ? at(row, i - pixel) : 0;
   const int above = row > 0 ? at(row - 1, i) : 0;
   const int corner = row > 0 && i >= pixel ? at(row - 1, i - pixel) : 0;
@@ -53,7 +57,8 @@ uint8_t filtered(const Buffer& pixels, size_t row, size_t i, size_t row_bytes, s
   return static_cast<uint8_t>(at(row, i) - guess);
 }
 
-Buffer with_filters(const Buffer& pixels, size_t rows, size_t row_bytes, size_t pixel, uint8_t first) {
+Buffer with_filters(const Buffer& pixels, size_t rows, size_t row_bytes, size_t pixel,
+                    uint8_t first) {
   Buffer out;
   for (size_t row = 0; row < rows; ++row) {
     const auto filter = static_cast<uint8_t>((first + row) % 5);
@@ -66,10 +71,12 @@ Buffer with_filters(const Buffer& pixels, size_t rows, size_t row_bytes, size_t 
 
 TEST("all five filters are undone, for pixels of every width") {
   Some some(1);
-  for (const auto& [channels, bits] : {std::pair{1, 8}, {2, 8}, {3, 8}, {4, 8}, {1, 16}, {3, 16}, {4, 16}})
+  for (const auto& [channels, bits] :
+       {std::pair{1, 8}, {2, 8}, {3, 8}, {4, 8}, {1, 16}, {3, 16}, {4, 16}})
     for (const uint32_t width : {1u, 2u, 7u, 8u, 9u, 64u, 131u})
       for (uint8_t first = 0; first < 5; ++first) {
-        const PixelForm form{width, 11, static_cast<uint8_t>(bits), static_cast<uint8_t>(channels), false};
+        const PixelForm form{width, 11, static_cast<uint8_t>(bits), static_cast<uint8_t>(channels),
+                             false};
         const size_t pixel = static_cast<size_t>(channels * bits / 8), row_bytes = width * pixel;
         const Buffer pixels = mask_like(some, 11, row_bytes);
         const Buffer inflated = with_filters(pixels, 11, row_bytes, pixel, first);
@@ -131,7 +138,8 @@ TEST("values of 1, 2, 4 and 16 bits are counted as what they are") {
     CHECK_EQ(copy_pixels(inflated, form, out), PixelFault::none);
     for (size_t i = 0; i < row.values.size(); ++i) {
       uint32_t value = 0;
-      for (size_t k = 0; k < bytes; ++k) value = value << 8 | std::to_integer<uint32_t>(out[i * bytes + k]);
+      for (size_t k = 0; k < bytes; ++k)
+        value = value << 8 | std::to_integer<uint32_t>(out[i * bytes + k]);
       CHECK_EQ(value, row.values[i]);
     }
   }

@@ -117,7 +117,8 @@ inline std::string shown(const SlotSpec& spec, const Column& column, size_t rows
       out += '-';
       continue;
     }
-    size_t begin = row * static_cast<size_t>(spec.count), end = begin + static_cast<size_t>(spec.count);
+    size_t begin = row * static_cast<size_t>(spec.count),
+           end = begin + static_cast<size_t>(spec.count);
     if (spec.ragged) {
       begin = static_cast<size_t>(column.offsets.data()[row]);
       end = static_cast<size_t>(column.offsets.data()[row + 1]);
@@ -154,7 +155,8 @@ struct Unplanned {
     std::vector<Bytes> byte_values;
     if (view.kind == Kind::ints) copy_ints(view, int_values);
     if (view.kind == Kind::floats) copy_floats(view, float_values);
-    if (view.kind == Kind::bytes) for_each_bytes(view, [&](Bytes one) { byte_values.push_back(one); });
+    if (view.kind == Kind::bytes)
+      for_each_bytes(view, [&](Bytes one) { byte_values.push_back(one); });
     return bracketed(0, view.count, [&](size_t i) {
       if (view.kind == Kind::ints) return shown(int_values[i]);
       if (view.kind == Kind::floats) return shown(float_values[i]);
@@ -199,12 +201,13 @@ inline SlotSpec skipped(SlotSpec spec) {
 // A payload as decoders want it: with exactly as many bytes behind it as they may read.
 class Padded {
  public:
-  explicit Padded(const Buffer& payload)
-      : bytes_(payload), size_(payload.size()) {
+  explicit Padded(const Buffer& payload) : bytes_(payload), size_(payload.size()) {
     bytes_.resize(size_ + kPadding, std::byte{0x5a});
     bytes_.shrink_to_fit();
   }
-  operator Bytes() const noexcept { return {bytes_.data(), size_}; }  // NOLINT: stands for its bytes
+  operator Bytes() const noexcept {
+    return {bytes_.data(), size_};
+  }  // NOLINT: stands for its bytes
 
  private:
   Buffer bytes_;

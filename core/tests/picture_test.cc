@@ -17,7 +17,8 @@ using testing::text;
 
 Buffer number(uint32_t value) {
   Buffer bytes(4);
-  for (int i = 0; i < 4; ++i) bytes[static_cast<size_t>(i)] = static_cast<std::byte>(value >> (24 - 8 * i));
+  for (int i = 0; i < 4; ++i)
+    bytes[static_cast<size_t>(i)] = static_cast<std::byte>(value >> (24 - 8 * i));
   return bytes;
 }
 
@@ -84,21 +85,29 @@ TEST("every format says its size, and is walked to its end") {
   };
   const Row rows[] = {
       {jpeg(), PictureFormat::jpeg, Colour::grey, 1, 8, false},
-      {jpeg({}, hex("ff c2 00 11 08 00 02 00 03 03 00*9")), PictureFormat::jpeg, Colour::rgb, 3, 8, true},
-      {jpeg({}, hex("ff c0 00 14 08 00 02 00 03 04 00*12")), PictureFormat::jpeg, Colour::cmyk, 4, 8, false},
-      {jpeg(join({hex("ff ee 00 0e"), text("Adobe"), hex("00*6 02")}), hex("ff c0 00 14 08 00 02 00 03 04 00*12")),
+      {jpeg({}, hex("ff c2 00 11 08 00 02 00 03 03 00*9")), PictureFormat::jpeg, Colour::rgb, 3, 8,
+       true},
+      {jpeg({}, hex("ff c0 00 14 08 00 02 00 03 04 00*12")), PictureFormat::jpeg, Colour::cmyk, 4,
+       8, false},
+      {jpeg(join({hex("ff ee 00 0e"), text("Adobe"), hex("00*6 02")}),
+            hex("ff c0 00 14 08 00 02 00 03 04 00*12")),
        PictureFormat::jpeg, Colour::ycck, 4, 8, false},
       {png(kGrey), PictureFormat::png, Colour::grey, 1, 8, false},
-      {png(hex("00 00 00 03 00 00 00 02 10 00 00 00 01")), PictureFormat::png, Colour::grey, 1, 16, true},
-      {png(hex("00 00 00 03 00 00 00 02 04 03 00 00 00"), chunk("PLTE", hex("00*6"))), PictureFormat::png,
-       Colour::palette, 3, 4, false},
-      {png(hex("00 00 00 03 00 00 00 02 08 06 00 00 00")), PictureFormat::png, Colour::rgba, 4, 8, false},
-      {png(hex("00 00 00 03 00 00 00 02 08 04 00 00 00")), PictureFormat::png, Colour::grey_alpha, 2, 8, false},
+      {png(hex("00 00 00 03 00 00 00 02 10 00 00 00 01")), PictureFormat::png, Colour::grey, 1, 16,
+       true},
+      {png(hex("00 00 00 03 00 00 00 02 04 03 00 00 00"), chunk("PLTE", hex("00*6"))),
+       PictureFormat::png, Colour::palette, 3, 4, false},
+      {png(hex("00 00 00 03 00 00 00 02 08 06 00 00 00")), PictureFormat::png, Colour::rgba, 4, 8,
+       false},
+      {png(hex("00 00 00 03 00 00 00 02 08 04 00 00 00")), PictureFormat::png, Colour::grey_alpha,
+       2, 8, false},
       {gif(), PictureFormat::gif, Colour::palette, 3, 8, true},
       {bmp(), PictureFormat::bmp, Colour::rgb, 3, 8, false},
       {webp(kLossless), PictureFormat::webp, Colour::rgba, 4, 8, false},
-      {webp(hex("10 00 00 9d 01 2a 03 00 02 00"), "VP8 "), PictureFormat::webp, Colour::rgb, 3, 8, false},
-      {webp(hex("10 00 00 00 02 00 00 01 00 00"), "VP8X"), PictureFormat::webp, Colour::rgba, 4, 8, false},
+      {webp(hex("10 00 00 9d 01 2a 03 00 02 00"), "VP8 "), PictureFormat::webp, Colour::rgb, 3, 8,
+       false},
+      {webp(hex("10 00 00 00 02 00 00 01 00 00"), "VP8X"), PictureFormat::webp, Colour::rgba, 4, 8,
+       false},
   };
   for (const Row& row : rows) {
     for (const bool structure : {false, true}) {
@@ -130,8 +139,9 @@ TEST("a picture that is cut anywhere is never whole, and the place is in it") {
     const size_t last = whole.size() - (whole[0] == std::byte{'G'} ? 1 : 0);
     for (size_t bytes = 0; bytes < last; ++bytes) {
       const PictureFacts facts = look_at_picture(Bytes(whole).first(bytes), true);
-      const bool fits = facts.fault == PictureFault::cut || facts.fault == PictureFault::not_a_picture ||
-                        facts.fault == PictureFault::empty || facts.fault == PictureFault::impossible_size;
+      const bool fits =
+          facts.fault == PictureFault::cut || facts.fault == PictureFault::not_a_picture ||
+          facts.fault == PictureFault::empty || facts.fault == PictureFault::impossible_size;
       CHECK(fits);
       CHECK(facts.at <= bytes);
       if (facts.fault == PictureFault::cut) CHECK(facts.expected > facts.found);
@@ -150,8 +160,9 @@ TEST("any bit of a PNG that is flipped is noticed") {
 }
 
 TEST("the orientation is read from JPEG and PNG, in both byte orders") {
-  const Buffer little = hex("49 49 2a 00 08 00 00 00 | 02 00 | 00 01 03 00 01 00 00 00 05 00 00 00"
-                            "| 12 01 03 00 01 00 00 00 06 00 00 00");
+  const Buffer little =
+      hex("49 49 2a 00 08 00 00 00 | 02 00 | 00 01 03 00 01 00 00 00 05 00 00 00"
+          "| 12 01 03 00 01 00 00 00 06 00 00 00");
   const Buffer big = hex("4d 4d 00 2a 00 00 00 08 | 00 01 | 01 12 00 03 00 00 00 01 00 08 00 00");
   for (const auto& [exif, expected] : {std::pair{little, 6}, std::pair{big, 8}}) {
     const Buffer segment = join({text("Exif"), hex("00 00"), exif});
@@ -180,16 +191,17 @@ TEST("a JPEG that contradicts itself says at which byte") {
     size_t at;
   };
   const Row rows[] = {
-      {hex("ff d8 ff d9"), PictureFault::bad_marker, 3},                 // ends before its scan
-      {join({hex("ff d8"), kScan}), PictureFault::bad_marker, 3},        // a scan of no frame
-      {jpeg(kFrame), PictureFault::bad_marker, 16},                      // two frames
-      {jpeg(hex("ff d8")), PictureFault::bad_marker, 3},                 // begins twice
-      {jpeg(hex("ff fe 00 01")), PictureFault::bad_marker, 5},           // shorter than its own length
+      {hex("ff d8 ff d9"), PictureFault::bad_marker, 3},           // ends before its scan
+      {join({hex("ff d8"), kScan}), PictureFault::bad_marker, 3},  // a scan of no frame
+      {jpeg(kFrame), PictureFault::bad_marker, 16},                // two frames
+      {jpeg(hex("ff d8")), PictureFault::bad_marker, 3},           // begins twice
+      {jpeg(hex("ff fe 00 01")), PictureFault::bad_marker, 5},     // shorter than its own length
       {jpeg({}, hex("ff c0 00 08 08 00 02 00 03 01")), PictureFault::bad_marker, 11},
       {jpeg({}, hex("ff c0 00 0b 08 00 00 00 03 01 01 11 00")), PictureFault::zero_size, 7},
       {hex("ff d8 ff fe 00 09 00"), PictureFault::cut, 4},
       {join({hex("ff d8"), kFrame}), PictureFault::cut, 15},
-      {join({hex("ff d8"), kFrame, hex("ff da 00 08 01 01 00 00 3f 00 | 00*50 ff")}), PictureFault::cut, 76},
+      {join({hex("ff d8"), kFrame, hex("ff da 00 08 01 01 00 00 3f 00 | 00*50 ff")}),
+       PictureFault::cut, 76},
   };
   for (const Row& row : rows) {
     const PictureFacts facts = look(row.data);
@@ -212,7 +224,8 @@ TEST("a PNG that contradicts itself says at which chunk") {
       {png(palette, chunk("PLTE", hex("00*4"))), PictureFault::bad_chunk, 33},
       {png(kGrey, chunk("CgBI", hex("00"))), PictureFault::bad_chunk, 33},
       {png(kGrey, chunk("a-Zz", {})), PictureFault::bad_chunk, 33},
-      {png(kGrey, join({kPixels, chunk("tEXt", {})})), PictureFault::bad_chunk, 33 + kPixels.size() + 12},
+      {png(kGrey, join({kPixels, chunk("tEXt", {})})), PictureFault::bad_chunk,
+       33 + kPixels.size() + 12},
       {png(hex("00 00 00 03 00 00 00 02 03 00 00 00 00")), PictureFault::bad_chunk, 8},
       {png(hex("00 00 00 03 00 00 00 02 04 02 00 00 00")), PictureFault::bad_chunk, 8},
       {png(hex("00 00 00 03 00 00 00 02 08 00 00 00 02")), PictureFault::bad_chunk, 8},
@@ -264,8 +277,9 @@ TEST("sizes that bytes cannot have are refused in BMP and WebP too") {
 
 TEST("what is no picture is none") {
   CHECK_EQ(look({}).fault, PictureFault::empty);
-  for (const Buffer& data : {text("hello"), text("BM is a company"), text("GIF"), hex("ff d8"), hex("00*100"),
-                             join({text("BM"), hex("00*100")}), text("RIFF....WAVE")})
+  for (const Buffer& data :
+       {text("hello"), text("BM is a company"), text("GIF"), hex("ff d8"), hex("00*100"),
+        join({text("BM"), hex("00*100")}), text("RIFF....WAVE")})
     CHECK_EQ(look(data).fault, PictureFault::not_a_picture);
   CHECK_EQ(look(hex("49 49 2a 00 08 00 00 00")).format, PictureFormat::tiff);
   CHECK_EQ(look(hex("4d 4d 00 2a")).format, PictureFormat::tiff);

@@ -40,12 +40,14 @@ void check_lookup(const std::vector<std::string>& keys, const std::vector<std::s
   for (const std::string& other : others) CHECK_EQ(lookup.find(other, slots), Lookup::kNone);
 }
 
-TEST("a header is recognised for every kind, every length of a key and of a value that it can hold") {
+TEST(
+    "a header is recognised for every kind, every length of a key and of a value that it can "
+    "hold") {
   for (const Kind kind : {Kind::bytes, Kind::floats, Kind::ints})
     for (size_t key_bytes = 0; key_bytes <= 70; ++key_bytes) {
       const SlotSpec spec = slot(std::string(key_bytes, 'k'), kind);
-      for (const size_t value_bytes : {size_t{0}, size_t{1}, size_t{4}, size_t{50}, size_t{65}, size_t{66},
-                                       size_t{119}, size_t{120}, size_t{200}}) {
+      for (const size_t value_bytes : {size_t{0}, size_t{1}, size_t{4}, size_t{50}, size_t{65},
+                                       size_t{66}, size_t{119}, size_t{120}, size_t{200}}) {
         const Buffer bytes = entry(spec.key, feature_of(kind, value_bytes));
         // While all lengths fit one byte, and the header fits the words that are compared.
         const bool fits = key_bytes + 8 + value_bytes < 128 && key_bytes + 10 <= kPadding;
@@ -88,7 +90,8 @@ TEST("the words of a header for a length are those of the bytes that have it") {
     const std::byte* at = Bytes(padded).data();
     std::array<uint64_t, Header::kMostWords> words{};
     header.expect(8, words);
-    for (size_t i = 0; i < header.last_word(); ++i) CHECK_EQ(load_le<uint64_t>(at + 8 * i), words[i]);
+    for (size_t i = 0; i < header.last_word(); ++i)
+      CHECK_EQ(load_le<uint64_t>(at + 8 * i), words[i]);
     const uint64_t last = load_le<uint64_t>(at + 8 * header.last_word());
     CHECK_EQ(last & header.tail_mask(), words[header.last_word()]);
   }

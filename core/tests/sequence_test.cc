@@ -38,9 +38,11 @@ class Sequences {
       out += (out.empty() ? "" : "  ") + key + ": " + text;
     };
     for (size_t i = 0; i < context.size(); ++i)
-      if (!context_->slots()[i].skip) line(context_->slots()[i].key, shown(context_->slots()[i], context[i], rows));
+      if (!context_->slots()[i].skip)
+        line(context_->slots()[i].key, shown(context_->slots()[i], context[i], rows));
     for (size_t i = 0; i < steps.size(); ++i)
-      if (!steps_->slots()[i].skip) line(steps_->slots()[i].key, records(steps_->slots()[i], steps[i], rows));
+      if (!steps_->slots()[i].skip)
+        line(steps_->slots()[i].key, records(steps_->slots()[i], steps[i], rows));
     decoder_.start();
     return out;
   }
@@ -55,7 +57,8 @@ class Sequences {
     for (size_t row = 0; row < rows; ++row) {
       out += row > 0 ? " " : "";
       std::string record;
-      for (auto step = static_cast<size_t>(offsets[row]); step < static_cast<size_t>(offsets[row + 1]); ++step) {
+      for (auto step = static_cast<size_t>(offsets[row]);
+           step < static_cast<size_t>(offsets[row + 1]); ++step) {
         const size_t end = std::min(all.find(' '), all.size());
         record += (record.empty() ? "" : ";") + all.substr(0, end);
         all.erase(0, end + 1);
@@ -70,29 +73,35 @@ class Sequences {
   SequenceDecoder decoder_;
 };
 
-Buffer list(std::string_view key, const std::vector<Buffer>& steps) { return entry(key, feature_list(steps)); }
+Buffer list(std::string_view key, const std::vector<Buffer>& steps) {
+  return entry(key, feature_list(steps));
+}
 
 TEST("a context and steps of every layout are read") {
   Sequences reading({slot("id", Kind::bytes), with(ragged("labels", Kind::ints), Missing::hole)},
-                    {slot("i", Kind::ints), slot("f", Kind::floats, 2), ragged("r", Kind::ints), slot("s", Kind::bytes),
-                     ragged("t", Kind::bytes, 2)});
+                    {slot("i", Kind::ints), slot("f", Kind::floats, 2), ragged("r", Kind::ints),
+                     slot("s", Kind::bytes), ragged("t", Kind::bytes, 2)});
   CHECK(!reading.add(sequence({entry("id", strings({"one"})), entry("labels", ints({1, 2}))},
                               {list("i", {ints({1}), ints({2})}), list("f", {floats({1, 2})}),
-                               list("r", {ints({}), ints({1, 2, 3}), ints({4})}), list("s", {strings({"x"}), strings({""})}),
+                               list("r", {ints({}), ints({1, 2, 3}), ints({4})}),
+                               list("s", {strings({"x"}), strings({""})}),
                                list("t", {strings({"a", "b"}), strings({})})})));
-  CHECK(!reading.add(sequence({entry("id", strings({"two"}))},
-                              {list("i", {}), list("f", {}), list("r", {}), list("s", {strings({kLong})}), list("t", {})})));
+  CHECK(!reading.add(
+      sequence({entry("id", strings({"two"}))}, {list("i", {}), list("f", {}), list("r", {}),
+                                                 list("s", {strings({kLong})}), list("t", {})})));
   CHECK_EQ(reading.rows(), 2u);
-  CHECK_EQ(reading.take(),
-           "id: [one] [two]  labels: [1,2] -  i: {[1];[2]} {}  f: {[1,2]} {}  r: {[];[1,2,3];[4]} {}  "
-           "s: {[x];[]} {[" + shown(std::as_bytes(std::span(kLong))) + "]}  t: {[a,b];[]} {}");
+  CHECK_EQ(
+      reading.take(),
+      "id: [one] [two]  labels: [1,2] -  i: {[1];[2]} {}  f: {[1,2]} {}  r: {[];[1,2,3];[4]} {}  "
+      "s: {[x];[]} {[" +
+          shown(std::as_bytes(std::span(kLong))) + "]}  t: {[a,b];[]} {}");
 }
 
 TEST("a list that is not there is refused, a hole, or empty") {
   const Buffer without = sequence({}, {});
   SlotSpec empty = with(ragged("s", Kind::ints), Missing::fill);
-  Sequences required({}, {slot("s", Kind::ints)}), optional({}, {with(slot("s", Kind::ints), Missing::hole)}),
-      defaulted({}, {empty});
+  Sequences required({}, {slot("s", Kind::ints)}),
+      optional({}, {with(slot("s", Kind::ints), Missing::hole)}), defaulted({}, {empty});
   const RowProblem problem = required.add(without);
   CHECK_EQ(problem.problem.fault, Fault::missing);
   CHECK_EQ(problem.slot, 0u);
@@ -106,7 +115,8 @@ TEST("a list that is not there is refused, a hole, or empty") {
 }
 
 TEST("a step without a kind has no values, where steps may have none") {
-  Sequences varying({}, {ragged("s", Kind::ints)}), fixed({}, {with(slot("s", Kind::ints), Missing::hole)});
+  Sequences varying({}, {ragged("s", Kind::ints)}),
+      fixed({}, {with(slot("s", Kind::ints), Missing::hole)});
   const Buffer payload = sequence({}, {list("s", {ints({1}), {}, ints({2})})});
   CHECK(!varying.add(payload));
   CHECK_EQ(varying.take(), "s: {[1];[];[2]}");
@@ -118,8 +128,9 @@ TEST("a step without a kind has no values, where steps may have none") {
 
 TEST("of a list that comes again the last one counts") {
   Sequences reading({slot("a", Kind::ints)}, {ragged("s", Kind::bytes)});
-  CHECK(!reading.add(sequence({entry("a", ints({1})), entry("a", ints({2}))},
-                              {list("s", {strings({"x", kLong}), strings({"y"})}), list("s", {strings({"z"})})})));
+  CHECK(!reading.add(
+      sequence({entry("a", ints({1})), entry("a", ints({2}))},
+               {list("s", {strings({"x", kLong}), strings({"y"})}), list("s", {strings({"z"})})})));
   CHECK(!reading.add(join({sequence({entry("a", ints({1}))}, {list("s", {strings({"x"})})}),
                            sequence({entry("a", ints({3}))}, {list("s", {})})})));
   CHECK(!reading.add(sequence({entry("a", ints({4}))}, {list("s", {strings({"w"})})})));
@@ -134,10 +145,14 @@ TEST("a key of the context without a kind takes away what it had") {
 }
 
 TEST("a refused record leaves no trace, wherever it is refused") {
-  const std::vector<SlotSpec> context = {slot("a", Kind::ints), with(ragged("b", Kind::bytes), Missing::hole)};
-  const std::vector<SlotSpec> steps = {slot("s", Kind::ints), with(ragged("t", Kind::bytes), Missing::hole), texts(slot("u", Kind::bytes))};
+  const std::vector<SlotSpec> context = {slot("a", Kind::ints),
+                                         with(ragged("b", Kind::bytes), Missing::hole)};
+  const std::vector<SlotSpec> steps = {slot("s", Kind::ints),
+                                       with(ragged("t", Kind::bytes), Missing::hole),
+                                       texts(slot("u", Kind::bytes))};
   const Buffer a = entry("a", ints({1})), b = entry("b", strings({"b", kLong}));
-  const Buffer s = list("s", {ints({1}), ints({2})}), t = list("t", {strings({"t", kLong}), strings({})}), u = list("u", {strings({"u"})});
+  const Buffer s = list("s", {ints({1}), ints({2})}),
+               t = list("t", {strings({"t", kLong}), strings({})}), u = list("u", {strings({"u"})});
   struct Case {
     Buffer payload;
     Fault fault;
@@ -149,9 +164,11 @@ TEST("a refused record leaves no trace, wherever it is refused") {
       {sequence({entry("a", ints({1, 2})), b}, {s, t, u}), Fault::wrong_count, 0},
       {sequence({b, a}, {t, u}), Fault::missing, 2},
       {sequence({b, a}, {s, t}), Fault::missing, 4},
-      {sequence({b, a}, {list("s", {ints({1}), ints({1, 2}), ints({3})}), t, u}), Fault::wrong_count, 2},
+      {sequence({b, a}, {list("s", {ints({1}), ints({1, 2}), ints({3})}), t, u}),
+       Fault::wrong_count, 2},
       {sequence({b, a}, {list("s", {ints({1}), floats({1})}), t, u}), Fault::wrong_kind, 2},
-      {sequence({b, a}, {s, t, list("u", {strings({"u"}), strings({"\xff"})})}), Fault::not_utf8, 4},
+      {sequence({b, a}, {s, t, list("u", {strings({"u"}), strings({"\xff"})})}), Fault::not_utf8,
+       4},
       {sequence({b, a}, {u, s, list("t", {strings({"x"}), ints({1})})}), Fault::wrong_kind, 3},
       {join({sequence({b, a}, {s, t, u}), hex("4b")}), Fault::group, RowProblem::kNoSlot},
       {sequence({b, a}, {s, t, u, hex("0a 05")}), Fault::length, RowProblem::kNoSlot},
@@ -162,14 +179,18 @@ TEST("a refused record leaves no trace, wherever it is refused") {
   for (const Case& each : cases)
     for (const bool earlier : {false, true}) {
       Sequences reading(context, steps);
-      if (earlier) CHECK(!reading.add(sequence({a, entry("b", strings({"b"}))}, {s, list("t", {strings({"t"})}), u})));
+      if (earlier)
+        CHECK(!reading.add(
+            sequence({a, entry("b", strings({"b"}))}, {s, list("t", {strings({"t"})}), u})));
       const RowProblem problem = reading.add(each.payload);
       CHECK_EQ(problem.problem.fault, each.fault);
       CHECK_EQ(problem.slot, each.slot);
       CHECK(problem.problem.at <= each.payload.size());
       CHECK_EQ(reading.rows(), earlier ? 1u : 0u);
       CHECK(!reading.add(good));
-      CHECK_EQ(reading.take(), earlier ? "a: [1] [1]  b: [b] -  s: {[1];[2]} {[1];[2]}  t: {[t]} -  u: {[u]} {[u]}" : first);
+      CHECK_EQ(reading.take(),
+               earlier ? "a: [1] [1]  b: [b] -  s: {[1];[2]} {[1];[2]}  t: {[t]} -  u: {[u]} {[u]}"
+                       : first);
     }
 }
 
@@ -200,21 +221,24 @@ TEST("skipped columns are passed over, and a strict plan knows their keys") {
 
 TEST("a strict plan refuses a key that it does not have, in the context and in the steps") {
   for (const bool in_steps : {false, true}) {
-    const Buffer payload = in_steps ? sequence({entry("a", ints({1}))}, {list("other", {})})
-                                    : sequence({entry("a", ints({1})), entry("other", ints({1}))}, {});
+    const Buffer payload = in_steps
+                               ? sequence({entry("a", ints({1}))}, {list("other", {})})
+                               : sequence({entry("a", ints({1})), entry("other", ints({1}))}, {});
     Sequences lenient({slot("a", Kind::ints)}, {}), strict({slot("a", Kind::ints)}, {}, true);
     CHECK(!lenient.add(payload));
     const RowProblem problem = strict.add(payload);
     CHECK_EQ(problem.problem.fault, Fault::unknown_key);
     CHECK_EQ(problem.slot, RowProblem::kNoSlot);
     REQUIRE(problem.problem.expected + problem.problem.found <= payload.size());
-    CHECK_EQ(as_text(Bytes(payload).subspan(problem.problem.expected, problem.problem.found)), "other");
+    CHECK_EQ(as_text(Bytes(payload).subspan(problem.problem.expected, problem.problem.found)),
+             "other");
     CHECK_EQ(strict.rows(), 0u);
   }
 }
 
 TEST("holes after many records are remembered, one for each list") {
-  Sequences reading({}, {with(slot("s", Kind::ints), Missing::hole), with(slot("t", Kind::ints), Missing::hole)});
+  Sequences reading(
+      {}, {with(slot("s", Kind::ints), Missing::hole), with(slot("t", Kind::ints), Missing::hole)});
   std::string s, t;
   for (int i = 0; i < 2000; ++i) {
     std::vector<Buffer> lists;

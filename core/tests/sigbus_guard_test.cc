@@ -36,7 +36,9 @@ class Mapped {
 
   static std::byte value(size_t i) { return static_cast<std::byte>(i * 7 + i / 4096); }
   Bytes bytes() const { return {data_, size_}; }
-  void cut(size_t size) { [[maybe_unused]] const int failed = ftruncate(descriptor_, static_cast<off_t>(size)); }
+  void cut(size_t size) {
+    [[maybe_unused]] const int failed = ftruncate(descriptor_, static_cast<off_t>(size));
+  }
 
  private:
   size_t size_;
@@ -47,7 +49,8 @@ class Mapped {
 bool copies(const Mapped& file, size_t begin, size_t count, std::vector<std::byte>& to) {
   to.resize(count);
   const Bytes mapping = file.bytes();
-  return install_sigbus_guard() && GuardedReads({&mapping, 1}).copy(mapping.subspan(begin, count), to.data());
+  return install_sigbus_guard() &&
+         GuardedReads({&mapping, 1}).copy(mapping.subspan(begin, count), to.data());
 }
 
 bool copies(const Mapped& file, size_t begin, size_t count) {
@@ -63,7 +66,7 @@ template <class Body>
 int end_of(Body body) {
   const pid_t child = fork();
   if (child == 0) {
-    struct sigaction fallback {};
+    struct sigaction fallback{};
     fallback.sa_handler = SIG_DFL;
     sigaction(SIGBUS, &fallback, nullptr);
     sigaction(SIGSEGV, &fallback, nullptr);
@@ -83,14 +86,14 @@ void fault() {
 }
 
 void install(void (*handler)(int, siginfo_t*, void*), int flags = 0) {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = handler;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_SIGINFO | flags;
   sigaction(SIGBUS, &action, nullptr);
 }
 
-struct sigaction called_next {};
+struct sigaction called_next{};
 int calls = 0;
 
 // As crash reporters do: count, then leave it to whoever was there before.
@@ -141,12 +144,13 @@ TEST("bytes outside of the mappings are copied, and faults there are not ours") 
   CHECK(GuardedReads({}).copy(from, to.data()));
   CHECK(to == from);
   CHECK_EQ(end_of([&] {
-    Mapped guarded(1), other(1);
-    other.cut(0);
-    const Bytes mapping = guarded.bytes();
-    install_sigbus_guard();
-    GuardedReads({&mapping, 1}).copy(other.bytes().first(100), to.data());
-  }), SIGBUS);
+             Mapped guarded(1), other(1);
+             other.cut(0);
+             const Bytes mapping = guarded.bytes();
+             install_sigbus_guard();
+             GuardedReads({&mapping, 1}).copy(other.bytes().first(100), to.data());
+           }),
+           SIGBUS);
 }
 
 TEST("another file is copied after a fault in one") {
@@ -198,83 +202,114 @@ TEST("a fault is survived where the signal is blocked, and it stays blocked") {
 
 TEST("a fault of other code ends the process by the signal") {
   CHECK_EQ(end_of([] { fault(); }), SIGBUS);
-  CHECK_EQ(end_of([] { install_sigbus_guard(); fault(); }), SIGBUS);
   CHECK_EQ(end_of([] {
-    Mapped file(1);
-    copies(file);
-    fault();
-  }), SIGBUS);
+             install_sigbus_guard();
+             fault();
+           }),
+           SIGBUS);
+  CHECK_EQ(end_of([] {
+             Mapped file(1);
+             copies(file);
+             fault();
+           }),
+           SIGBUS);
   CHECK_EQ(end_of([] {  // also after one that was survived
-    Mapped file(1);
-    file.cut(0);
-    if (copies(file)) _exit(1);
-    fault();
-  }), SIGBUS);
+             Mapped file(1);
+             file.cut(0);
+             if (copies(file)) _exit(1);
+             fault();
+           }),
+           SIGBUS);
 }
 
 TEST("a signal that is sent ends the process, unless it is ignored") {
-  CHECK_EQ(end_of([] { install_sigbus_guard(); raise(SIGBUS); }), SIGBUS);
-  CHECK_EQ(end_of([] { std::signal(SIGBUS, SIG_IGN); install_sigbus_guard(); raise(SIGBUS); }), 1000);
-  CHECK_EQ(end_of([] { std::signal(SIGBUS, SIG_IGN); install_sigbus_guard(); fault(); }), SIGBUS);
+  CHECK_EQ(end_of([] {
+             install_sigbus_guard();
+             raise(SIGBUS);
+           }),
+           SIGBUS);
+  CHECK_EQ(end_of([] {
+             std::signal(SIGBUS, SIG_IGN);
+             install_sigbus_guard();
+             raise(SIGBUS);
+           }),
+           1000);
+  CHECK_EQ(end_of([] {
+             std::signal(SIGBUS, SIG_IGN);
+             install_sigbus_guard();
+             fault();
+           }),
+           SIGBUS);
 }
 
 TEST("a handler that was there before gets what is not ours") {
-  CHECK_EQ(end_of([] { install(leaving); install_sigbus_guard(); fault(); }), 1007);
   CHECK_EQ(end_of([] {
-    install(counting);
-    install_sigbus_guard();
-    raise(SIGBUS);
-    raise(SIGBUS);
-    _exit(calls);
-  }), 1002);
+             install(leaving);
+             install_sigbus_guard();
+             fault();
+           }),
+           1007);
   CHECK_EQ(end_of([] {
-    install(counting, static_cast<int>(SA_RESETHAND));
-    install_sigbus_guard();
-    raise(SIGBUS);
-    if (calls == 1) raise(SIGBUS);
-  }), SIGBUS);
+             install(counting);
+             install_sigbus_guard();
+             raise(SIGBUS);
+             raise(SIGBUS);
+             _exit(calls);
+           }),
+           1002);
+  CHECK_EQ(end_of([] {
+             install(counting, static_cast<int>(SA_RESETHAND));
+             install_sigbus_guard();
+             raise(SIGBUS);
+             if (calls == 1) raise(SIGBUS);
+           }),
+           SIGBUS);
 }
 
 TEST("a handler that replaced ours is called, and ours is installed again") {
   CHECK_EQ(end_of([] {
-    install_sigbus_guard();
-    install(counting);
-    Mapped file(1);
-    file.cut(0);
-    if (copies(file)) _exit(50);
-    raise(SIGBUS);
-    _exit(calls);
-  }), 1001);
+             install_sigbus_guard();
+             install(counting);
+             Mapped file(1);
+             file.cut(0);
+             if (copies(file)) _exit(50);
+             raise(SIGBUS);
+             _exit(calls);
+           }),
+           1001);
 }
 
 TEST("a handler that calls ours in turn is called once") {
   CHECK_EQ(end_of([] {
-    install_sigbus_guard();
-    install_chaining();
-    install_sigbus_guard();
-    fault();
-  }), SIGBUS);
+             install_sigbus_guard();
+             install_chaining();
+             install_sigbus_guard();
+             fault();
+           }),
+           SIGBUS);
   CHECK_EQ(end_of([] {
-    install(leaving);
-    install_sigbus_guard();
-    install_chaining();
-    install_sigbus_guard();
-    fault();  // ours, then the chaining one, then ours, then the first one
-  }), 1007);
+             install(leaving);
+             install_sigbus_guard();
+             install_chaining();
+             install_sigbus_guard();
+             fault();  // ours, then the chaining one, then ours, then the first one
+           }),
+           1007);
 }
 
 TEST("a fault is survived where another handler stands before ours and calls it") {
   CHECK_EQ(end_of([] {
-    Mapped file(1);
-    install_sigbus_guard();
-    install_chaining();
-    file.cut(0);
-    std::byte out;
-    const Bytes mapping = file.bytes();
-    // Not installed again: as if it had been replaced during the copy.
-    if (GuardedReads({&mapping, 1}).copy(mapping.first(1), &out)) _exit(50);
-    _exit(calls);
-  }), 1001);
+             Mapped file(1);
+             install_sigbus_guard();
+             install_chaining();
+             file.cut(0);
+             std::byte out;
+             const Bytes mapping = file.bytes();
+             // Not installed again: as if it had been replaced during the copy.
+             if (GuardedReads({&mapping, 1}).copy(mapping.first(1), &out)) _exit(50);
+             _exit(calls);
+           }),
+           1001);
 }
 
 sigjmp_buf back;
@@ -282,19 +317,22 @@ void jumping(int, siginfo_t*, void*) { siglongjmp(back, 1); }
 
 TEST("a handler that jumps out is called again the next time") {
   CHECK_EQ(end_of([] {
-    install(jumping, SA_NODEFER);
-    for (volatile int i = 0; i < 3; i = i + 1) {
-      install_sigbus_guard();
-      if (sigsetjmp(back, 1) == 0) {
-        fault();
-        _exit(50);
-      }
-    }
-  }), 1000);
+             install(jumping, SA_NODEFER);
+             for (volatile int i = 0; i < 3; i = i + 1) {
+               install_sigbus_guard();
+               if (sigsetjmp(back, 1) == 0) {
+                 fault();
+                 _exit(50);
+               }
+             }
+           }),
+           1000);
 }
 
 template <int Number>
-void numbered(int, siginfo_t*, void*) { calls = Number; }
+void numbered(int, siginfo_t*, void*) {
+  calls = Number;
+}
 
 template <int... Numbers>
 bool replaced_by_all(std::integer_sequence<int, Numbers...>) {
@@ -303,12 +341,13 @@ bool replaced_by_all(std::integer_sequence<int, Numbers...>) {
 
 TEST("handlers that come again and again need no more room, and too many are refused") {
   CHECK_EQ(end_of([] {
-    for (int i = 0; i < 1000; ++i) {
-      install(i % 2 == 0 ? counting : numbered<0>);
-      if (!install_sigbus_guard()) _exit(1);
-    }
-    if (replaced_by_all(std::make_integer_sequence<int, 40>())) _exit(2);
-  }), 1000);
+             for (int i = 0; i < 1000; ++i) {
+               install(i % 2 == 0 ? counting : numbered<0>);
+               if (!install_sigbus_guard()) _exit(1);
+             }
+             if (replaced_by_all(std::make_integer_sequence<int, 40>())) _exit(2);
+           }),
+           1000);
 }
 
 }  // namespace

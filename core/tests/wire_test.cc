@@ -135,8 +135,8 @@ TEST("a length of four gigabytes is refused without being believed") {
 
 TEST("every wire type is skipped by its own length") {
   for (const char* bytes : {"08 ac 02", "09 00*8", "0a 02 61 62", "0d 00*4", "0b 0c", "0b 10 05 0c",
-                            "0b 13 14 1a 01 ff 25 00*4 29 00*8 0c",
-                            "0b 00 05 0c", "0b 02 01 ff 03 04 0c"}) {  // field 0, inside a group only
+                            "0b 13 14 1a 01 ff 25 00*4 29 00*8 0c", "0b 00 05 0c",
+                            "0b 02 01 ff 03 04 0c"}) {  // field 0, inside a group only
     const Buffer input = hex(bytes);
     Reader reader(input, input.data());
     Tag tag{};
@@ -155,14 +155,12 @@ TEST("what cannot be skipped is a fault at its place") {
     uint64_t found;
   };
   const Row rows[] = {
-      {"08 80", Fault::varint, 1, 0, 0},
-      {"09 00*7", Fault::length, 1, 7, 8},
-      {"0d 00*3", Fault::length, 1, 3, 4},
-      {"0a 03 61", Fault::length, 1, 1, 3},
-      {"0c", Fault::group, 1, 0, 12},                 // the end of no group
-      {"0b", Fault::group, 1, 12, 0},                 // no end
-      {"0b 14", Fault::group, 2, 12, 20},             // the end of another
-      {"0b 13 0c 14", Fault::group, 3, 20, 12},       // crossed
+      {"08 80", Fault::varint, 1, 0, 0},        {"09 00*7", Fault::length, 1, 7, 8},
+      {"0d 00*3", Fault::length, 1, 3, 4},      {"0a 03 61", Fault::length, 1, 1, 3},
+      {"0c", Fault::group, 1, 0, 12},            // the end of no group
+      {"0b", Fault::group, 1, 12, 0},            // no end
+      {"0b 14", Fault::group, 2, 12, 20},        // the end of another
+      {"0b 13 0c 14", Fault::group, 3, 20, 12},  // crossed
       {"0b 07", Fault::tag, 1, 0, 7},
   };
   for (const auto& [bytes, fault, at, expected, found] : rows) {
@@ -194,12 +192,14 @@ TEST("groups nest a hundred deep, counted from the outermost message, and no dee
 }
 
 TEST("UTF-8 is told from what only looks like it") {
-  for (const char* good : {"", "00", "7f", "c2 80", "df bf", "e0 a0 80", "ed 9f bf", "ee 80 80", "ef bf bf",
-                           "f0 90 80 80", "f4 8f bf bf", "61*8 c3 a9 61*7 e2 82 ac"})
+  for (const char* good : {"", "00", "7f", "c2 80", "df bf", "e0 a0 80", "ed 9f bf", "ee 80 80",
+                           "ef bf bf", "f0 90 80 80", "f4 8f bf bf", "61*8 c3 a9 61*7 e2 82 ac"})
     CHECK(is_utf8(hex(good)));
-  for (const char* bad : {"80", "bf", "c0 80", "c1 bf", "c2", "c2 41", "e0 9f bf", "e0 80 80", "ed a0 80",
-                          "ed bf bf", "e2 82", "e2 82 41", "f0 8f bf bf", "f4 90 80 80", "f5 80 80 80",
-                          "f0 90 80", "f0 90 80 41", "ff", "fe", "61*8 80", "61*7 c3", "61*15 c3 28"})
+  for (const char* bad :
+       {"80",          "bf",          "c0 80",       "c1 bf",      "c2",          "c2 41",
+        "e0 9f bf",    "e0 80 80",    "ed a0 80",    "ed bf bf",   "e2 82",       "e2 82 41",
+        "f0 8f bf bf", "f4 90 80 80", "f5 80 80 80", "f0 90 80",   "f0 90 80 41", "ff",
+        "fe",          "61*8 80",     "61*7 c3",     "61*15 c3 28"})
     CHECK(!is_utf8(hex(bad)));
 }
 

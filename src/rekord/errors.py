@@ -1,8 +1,9 @@
-"""The errors that rekord raises: few classes (what to catch), many codes (what happened)."""
+"""The errors that rekord raises: few classes (what to catch), many codes (what happened), values cut to fit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +11,8 @@ from rekord.codes import CODES
 from rekord.location import Location
 
 _NOWHERE = Location()
+_SHOWN_CHARACTERS = 60
+_TYPED_CHARACTERS = 200
 
 
 class RekordError(Exception):
@@ -55,12 +58,17 @@ class RekordError(Exception):
     @property
     def message(self) -> str:
         """The whole text as a person reads it, class name first."""
-        return f"{type(self).__name__} {self}"
+        return f"{self.family} {self}"
+
+    @property
+    def family(self) -> str:
+        """The name of the documented class of this error."""
+        return type(self).__name__
 
     def to_dict(self) -> dict[str, Any]:
         """Everything this error says, as JSON would hold it."""
         return {
-            "error": type(self).__name__,
+            "error": self.family,
             "code": self.code,
             "what": self.what,
             "location": self.location.to_dict(),
@@ -111,7 +119,24 @@ class DatasetError(RekordError):
     """The files of a dataset: missing, unreadable, or not what their manifest says."""
 
 
-class UsageError(RekordError):
+class MissingPathError(DatasetError, FileNotFoundError):
+    """A path that does not exist: what `except FileNotFoundError` expects, documented as a `DatasetError`."""
+
+    def __init__(self, code: str, what: str | None = None, **fields: Any) -> None:
+        super().__init__(code, what, **fields)
+        self.errno, self.strerror = errno.ENOENT, self.what
+
+    @property
+    def family(self) -> str:
+        return DatasetError.__name__
+
+    @property
+    def filename(self) -> str | None:
+        """The path, as `open` would report it."""
+        return self.location.path
+
+
+class UsageError(RekordError, ValueError):
     """An argument that cannot be meant, or a dependency that is not installed."""
 
 
@@ -125,11 +150,13 @@ _FAMILIES: dict[str, type[RekordError]] = {
     "X": DatasetError,
     "U": UsageError,
 }
+# Codes whose errors are also one of Python's own.
+_BY_CODE: dict[str, type[RekordError]] = {"X501": MissingPathError, "X511": MissingPathError}
 
 
 def error(code: str, what: str | None = None, **fields: Any) -> RekordError:
     """An error of the class that `code` belongs to; `fields` are those of `RekordError`."""
-    return _FAMILIES[code[0]](code, what, **fields)
+    return (_BY_CODE.get(code) or _FAMILIES[code[0]])(code, what, **fields)
 
 
 def _rebuild(kind: type[RekordError], code: str, what: str, fields: dict[str, Any]) -> RekordError:
@@ -144,3 +171,60 @@ def located(**where: Any) -> Iterator[None]:
     except RekordError as failure:
         failure.location = failure.location.within(**where)
         raise
+
+
+def shown(value: object) -> str:
+    """A value as it may stand in a message: its repr, cut to 60 characters."""
+    try:
+        text = repr(value)
+    except Exception:  # a repr is the caller's code, and must not hide the error that it was wanted for
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def near_miss(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that `name` was probably meant to be."""
+    return next(iter(near_misses(name, candidates)), None)
+
+
+def near_misses(name: str, candidates: Iterable[str]) -> list[str]:
+    """The candidates that `name` may have been meant to be, the nearest first.
+
+    They are the same when folded, or two edits away at most; of a short name, where two edits leave nothing of what
+    was meant, one, and of one with less than three letters none. What is too long to be typed was not mistyped.
+    """
+    folded = _folded(name)
+    if not folded or len(name) > _TYPED_CHARACTERS:
+        return []
+    limit = 2 if len(folded) >= 5 else 1 if len(folded) >= 3 else 0
+    found: list[tuple[int, str]] = []
+    for candidate in candidates:
+        if len(candidate) > _TYPED_CHARACTERS:
+            continue
+        distance = 0 if _folded(candidate) == folded else _edits(name, candidate, limit=limit)
+        if distance <= limit:
+            found.append((distance, candidate))
+    return [candidate for _, candidate in sorted(found, key=lambda one: one[0])]
+
+
+def _folded(name: str) -> str:
+    return name.casefold().translate({ord(mark): None for mark in "/_-"})
+
+
+def _edits(a: str, b: str, *, limit: int) -> int:
+    """The edit distance between two names, or anything above `limit` where it is above.
+
+    An edit is a letter more, less or another, or two neighbours in each other's place.
+    """
+    if abs(len(a) - len(b)) > limit:
+        return limit + 1
+    above, row = [0], list(range(len(b) + 1))
+    for i, left in enumerate(a, 1):
+        before, above, row = above, row, [i]
+        for j, right in enumerate(b, 1):
+            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (left != right)))
+            if i > 1 and j > 1 and left == b[j - 2] and a[i - 2] == right:
+                row[j] = min(row[j], before[j - 2] + 1)
+        if min(row) > limit and min(above) >= limit:
+            return limit + 1
+    return row[-1]

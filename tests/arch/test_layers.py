@@ -1,5 +1,6 @@
 """The layers of the code hold: an import that goes up, or sideways, fails here."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -83,3 +84,31 @@ def test_every_folder_of_tests_is_run_by_some_command():
     peers = re.search(r"^PEERS := (.*)$", makefile, re.MULTILINE)
     assert peers is not None
     assert groups == set(peers.group(1).split())
+
+
+NAMED_TUPLES = {"_replace", "_fields", "_asdict"}
+"""Public methods of named tuples, whatever their names look like."""
+
+FOREIGN = {"_Decompress", "_get_kwargs_from_urls", "_strip_protocol", "_exit", "_getframe", "_core"}
+"""Of zlib, fsspec and Python: there is no public name for these."""
+
+
+def test_no_module_reaches_into_private_attributes_of_another():
+    """`x._name` is used where a class of the same module defines it."""
+    package = ROOT / "src" / "rekord"
+    reached = []
+    for path in sorted(package.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        own = NAMED_TUPLES | FOREIGN
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                own |= {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                own.add(node.target.id)
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("self", "cls"):
+                own.add(node.attr)
+        for node in ast.walk(tree):
+            is_private = isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr)
+            if is_private and node.attr not in own:
+                reached.append(f"{path.relative_to(package)}:{node.lineno} {ast.unparse(node)}")
+    assert reached == []

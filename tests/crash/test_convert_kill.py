@@ -21,7 +21,7 @@ from rekord.testing.datasets import NumberedFiles, converted, cut_small, numbere
 SCRIPT = """
 import os, sys, time
 import rekord as rk
-from rekord.conversion import convert
+from rekord.conversion import driver as convert
 from rekord.storage.local import LocalStorage
 from rekord.testing.datasets import NumberedFiles
 

@@ -194,7 +194,7 @@ def test_the_same_append_twice_in_place_appends_twice(tmp_path: Path) -> None:
     """Only an append that died is gone on with; one that ended is another one."""
     rk.write(ROWS, tmp_path / "in", schema=SCHEMA, progress=False)
     for records in (17, 22):
-        assert len(rk.append(tmp_path / "in", MORE, replace=True, progress=False)) == records
+        assert rk.append(tmp_path / "in", MORE, replace=True, progress=False).records == records
 
 
 SCRIPT = """
@@ -253,7 +253,7 @@ def test_killed_for_real_it_is_ended_by_the_next_run(tmp_path: Path, replace: bo
     now = path if replace else out
     if not replace:
         assert tree(path) == old
-        assert not out.exists() or len(rk.open(out)) == 7
+        assert not out.exists() or rk.open(out).records == 7
     deleted(path, Target(out=None if replace else str(out)), where=[0, 1, 2, 3, 5])
     assert [row["x"] for row in rk.open(now)["train"]] == [4, 6, 7, 8, 9, 10, 11]
     assert rk.check(now).findings == []

@@ -11,7 +11,7 @@ import pytest
 
 from rekord.errors import DatasetError
 from rekord.storage.local import LOCAL
-from rekord.storage.publish import STAGED_PREFIX, publish
+from rekord.storage.transaction import STAGED_PREFIX, publish
 from rekord.testing import Crash, Fault, FaultyStorage
 
 PIECES = (b"first piece,", b" second piece,", b" third")

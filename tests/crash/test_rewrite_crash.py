@@ -18,7 +18,8 @@ import rekord as rk
 from rekord.errors import DatasetError
 from rekord.testing import Crash, Fault, FaultyStorage
 from rekord.testing.datasets import cut_small, never_wait_for_disks, strays, tree
-from rekord.verbs.rewrite.rewrite import Asked, prepare_rewrite
+from rekord.verbs.options import RewriteOptions, SplitOptions
+from rekord.verbs.rewrite.rewrite import prepare_rewrite
 from rekord.verbs.split import prepare_resplit
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "name": rk.Text(), "label": rk.Label(3)})
@@ -62,9 +63,9 @@ class Place(interrupted.Place):
 
     def run(self, out: Path, storage: FaultyStorage | None = None) -> None:
         if self.name == "split":
-            prepare_resplit(self.old, out, **SPLIT, storage=storage).run(progress=False)
+            prepare_resplit(self.old, out, SplitOptions(**SPLIT), storage=storage).run(progress=False)
         else:
-            asked = Asked(**REWRITES[self.name], workers=1)
+            asked = RewriteOptions(**REWRITES[self.name], workers=1)
             prepare_rewrite([self.old], out, asked, storage=storage).run(progress=False)
 
     def assert_next_run_ends_it(self, out: Path) -> None:
@@ -100,17 +101,17 @@ def test_finished_shards_are_not_copied_again(tmp_path: Path, monkeypatch: pytes
     out = place.new()
     with pytest.raises(Crash):
         place.run(out, FaultyStorage(fail_at=shards[-1]))
-    prepared = prepare_rewrite([place.old], out, Asked(**REWRITES["copied"], workers=1))
+    prepared = prepare_rewrite([place.old], out, RewriteOptions(**REWRITES["copied"], workers=1))
     assert prepared.run(progress=False).resumed_shards >= 1
     assert tree(out) == place.bytes
 
 
 def test_a_second_run_to_the_same_place_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
-    from rekord.conversion.staging import Lock
+    from rekord.storage.transaction import Transaction
 
     place = Place(tmp_path, "copied")
     out = place.new()
-    with Lock(str(out)), pytest.raises(DatasetError) as caught:
+    with Transaction(out).lock(), pytest.raises(DatasetError) as caught:
         place.run(out)
     assert (caught.value.code, caught.value.location.path) == ("X512", str(out))
     place.assert_next_run_ends_it(out)

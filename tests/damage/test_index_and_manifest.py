@@ -200,7 +200,7 @@ def test_every_cut_of_an_index_changes_no_answer(data: Path, answers: dict[str, 
 def test_an_index_that_is_cut_while_it_is_open_ends_no_process(data: Path, answers: dict[str, Any]) -> None:
     split = rk.open(data)["train"]
     assert split[0]["n"] == 0
-    split._shards.index(0)
+    split.view.shards.index(0)
     for shard in range(2):
         os.truncate(index_path(str(data / f"train-0000{shard}-of-00002.tfrecord")), 100)
     index_module._cache.clear()

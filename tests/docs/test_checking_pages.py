@@ -31,8 +31,12 @@ def test_every_code_that_a_check_can_find_is_in_the_table_of_families() -> None:
     for first, last in re.findall(r"([A-Z]\d{3}) to ([A-Z]\d{3})", table):
         named |= {code for code in CODES if first <= code <= last}
     source = Path(rk.__file__).parent
-    folders = [*(source / "health" / "rules").glob("*.py"), *(source / "records").glob("*.py")]
-    files = [*folders, source / "faults.py", *(source / "health" / name for name in ("scan.py", "place.py"))]
+    folders = [*(source / "health" / "check").glob("*.py"), *(source / "framing").glob("*.py")]
+    files = [
+        *folders,
+        source / "faults.py",
+        *(source / "health" / name for name in ("scan.py", "dataset_files.py")),
+    ]
     said = {code for file in files for code in CODE.findall(file.read_text(encoding="utf-8"))}
     # E are what the codec says where a picture is written (they become H76x), D410 where one is decoded (H739), U how
     # something was called.

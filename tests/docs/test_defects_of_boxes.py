@@ -154,7 +154,7 @@ def _(place):
 @cell("coco", "too large", "X531")
 def _(place):
     make = coco(place)
-    place.patch.setattr("rekord.sources.coco.MOST_JSON_BYTES", 64)
+    place.patch.setattr(sys.modules["rekord.sources.coco"], "MOST_JSON_BYTES", 64)
     return place.case(make, place.root / "boxes.json")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pages
 import pytest
-from pages import DOCS, blocks, run_page
+from pages import DOCS, Block, blocks, cases, run_blocks, run_page
 
 import rekord as rk
 from rekord.codes import CODES
@@ -76,17 +76,21 @@ def test_every_block_of_a_page_is_of_a_kind_that_runs_or_is_only_shown(page: Pat
 
 
 EXAMPLES = [
-    page
+    (page, case)
     for page in sorted(ERRORS.glob("*.md"))
-    if any(block.kind in RUN for block in blocks(page.read_text(encoding="utf-8")))
-    and page.stem not in TRANSCRIPTS
+    if page.stem not in TRANSCRIPTS
+    for case in cases(page)
 ]
 
 
-@pytest.mark.parametrize("page", EXAMPLES, ids=[page.stem for page in EXAMPLES])
-def test_the_example_of_an_error_page_says_what_the_page_says(page: Path, here: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "case"), EXAMPLES, ids=[f"{page.stem}-{case[-1].line}" for page, case in EXAMPLES]
+)
+def test_an_example_of_an_error_page_says_what_the_page_says(
+    page: Path, case: list[Block], here: Path
+) -> None:
     # What pages about errors take for granted: they are short.
-    text = page.read_text(encoding="utf-8")
+    text = "".join(block.body for block in case)
     if "mkdir" not in text:
         (here / "data").mkdir()
     (here / "old.tfrecord").write_bytes(damage.frames([wire.example_bytes({"label": [1]})]))
@@ -95,12 +99,12 @@ def test_the_example_of_an_error_page_says_what_the_page_says(page: Path, here: 
         import tensorflow as tf
 
         given["tf"] = tf
-    first = next((block for block in blocks(text) if block.prints is not None), None)
-    assert first is None or page.stem in (first.prints or "")
-    assert run_page(page, given) > 0
+    assert case[-1].prints is None or page.stem in case[-1].prints
+    assert case[-1].kind != "console" or page.stem in case[-1].body
+    assert run_blocks(case, page, given) > 0
 
 
 def test_all_pages_of_schema_errors_and_most_others_have_examples() -> None:
-    shown = {page.stem for page in EXAMPLES}
+    shown = {page.stem for page, _ in EXAMPLES}
     assert {code for code in CODES if code[0] == "S"} <= shown
     assert len(shown) > len(CODES) * 0.45

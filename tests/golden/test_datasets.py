@@ -63,7 +63,7 @@ def test_a_kept_dataset_is_what_saved_states_say(name: str) -> None:
 
 def test_the_index_of_format_1_is_ignored_and_that_of_format_2_believed(name: str) -> None:
     split = rk.open(FILES / name)["train"]
-    index = split._shards.index(0)
+    index = split.view.shards.index(0)
     believed = name.startswith("format_2")
     assert index.origin == ("written" if believed else "found")
     assert index.has_columns(["label", "n"]) == believed

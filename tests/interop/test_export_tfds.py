@@ -82,7 +82,10 @@ def test_a_view_is_written_as_one_split(dataset: rk.Dataset, tmp_path: Path) -> 
     assert twice.records == 2 * len(train)
     with pytest.raises(rk.UsageError) as caught:
         rk.export(dataset, tmp_path / "three", format="tfds", limit=3)
-    assert caught.value.code == "U673"
+    assert (caught.value.code, caught.value.what) == (
+        "U605",
+        "a part of several splits cannot be written as tfds at once",
+    )
 
 
 def test_what_tfds_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
@@ -90,7 +93,11 @@ def test_what_tfds_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> 
     rk.write([{"v": ([1], [2.0])}], tmp_path / "ds", schema=schema, progress=False)
     with pytest.raises(rk.UsageError) as caught:
         rk.export(tmp_path / "ds", tmp_path / "out", format="tfds")
-    assert (caught.value.code, caught.value.location.feature) == ("U614", "v")
+    assert (caught.value.code, caught.value.what, caught.value.location.feature) == (
+        "U676",
+        "`v` cannot be part of a TFDS dataset",
+        "v",
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["ds"]
 
 

@@ -20,7 +20,7 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> rk.Split:
     rows = [{"n": n} for n in range(RECORDS)]
     schema = rk.Schema({"n": rk.Int64()})
     found = rk.write(rows, out, schema=schema, split="train", progress=False, workers=1)["train"]
-    found._block_records = 2
+    found.view.block_records = 2
     return found
 
 

@@ -20,8 +20,8 @@ BATCH = 4
 WORKER = """
 import json, os, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-folder, mode, index = sys.argv[1], sys.argv[2], int(sys.argv[3])
-addresses = json.loads(sys.argv[4])
+folder, index = sys.argv[1], int(sys.argv[2])
+addresses = json.loads(sys.argv[3])
 os.environ["TF_CONFIG"] = json.dumps(
     {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
 )
@@ -32,10 +32,6 @@ strategy = tf.distribute.MultiWorkerMirroredStrategy()
 with strategy.scope():
     total = tf.Variable(0.0)
 split = rk.open(folder)["train"]
-dataset = split.to_tensorflow(
-    4, mode=mode, shuffle=True, seed=3, rank=index, world=len(addresses), remainder="drop"
-)
-shared = strategy.distribute_datasets_from_function(lambda context: dataset)
 
 @tf.function
 def step(batch):
@@ -44,14 +40,20 @@ def step(batch):
     own, numbers = strategy.run(replica, args=(batch,))
     return strategy.reduce("SUM", own, axis=None), numbers
 
-epochs = []
-for _ in range(2):
-    seen = []
-    for batch in shared:
-        everywhere, numbers = step(batch)
-        seen.append([strategy.experimental_local_results(numbers)[0].numpy().tolist(), float(everywhere)])
-    epochs.append(seen)
-print("SEEN", json.dumps(epochs))
+modes = {}
+for mode in ("native", "ops"):
+    dataset = split.to_tensorflow(
+        4, mode=mode, shuffle=True, seed=3, rank=index, world=len(addresses), remainder="drop"
+    )
+    shared = strategy.distribute_datasets_from_function(lambda context: dataset)
+    modes[mode] = epochs = []
+    for _ in range(2):
+        seen = []
+        for batch in shared:
+            everywhere, numbers = step(batch)
+            seen.append([strategy.experimental_local_results(numbers)[0].numpy().tolist(), float(everywhere)])
+        epochs.append(seen)
+print("SEEN", json.dumps(modes))
 """
 
 
@@ -73,10 +75,11 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def run(folder: Path, mode: str) -> list[list[list[Any]]]:
-    """For each rank the epochs, each a list of steps: (the rank's own numbers, the sum over all ranks)."""
+@pytest.fixture(scope="module")
+def modes(folder: Path) -> list[dict[str, list[list[Any]]]]:
+    """For each rank and mode the epochs, each a list of steps: (the rank's own numbers, the sum over all ranks)."""
     addresses = json.dumps([f"127.0.0.1:{port}" for port in free_ports(2)])
-    command = [sys.executable, "-c", WORKER, str(folder), mode]
+    command = [sys.executable, "-c", WORKER, str(folder)]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "GRPC_ENABLE_FORK_SUPPORT": "0"}
     workers = [
         subprocess.Popen(
@@ -100,8 +103,10 @@ def run(folder: Path, mode: str) -> list[list[list[Any]]]:
 
 
 @pytest.mark.parametrize("mode", ["native", "ops"])
-def test_two_processes_share_every_epoch(folder: Path, mode: str) -> None:
-    ranks = run(folder, mode)
+def test_two_processes_share_every_epoch(
+    folder: Path, modes: list[dict[str, list[list[Any]]]], mode: str
+) -> None:
+    ranks = [rank[mode] for rank in modes]
     split = rk.open(folder)["train"]
     steps = ROWS // (BATCH * 2)
     for epoch in (0, 1):

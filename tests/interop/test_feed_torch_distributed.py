@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forked import Forked
 
 import rekord as rk
 
@@ -77,29 +77,27 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def train(place: Path, work: Path, *, world: int, batch_size: int, kill_after: int = 0) -> list[int]:
-    """Exit codes of all ranks."""
-    work.mkdir(exist_ok=True)
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else dict(os.environ)
-    command = [sys.executable, "-c", TRAIN, str(place), str(work)]
-    ranks = [
-        subprocess.Popen(
-            [*command, *map(str, (rank, world, batch_size, kill_after))],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world)
-    ]
-    try:
-        errors = [rank.communicate(timeout=240)[1] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    codes = [rank.returncode for rank in ranks]
-    assert set(codes) <= {0, -signal.SIGKILL}, errors[0][-2000:] + errors[-1][-2000:]
-    return codes
+Train = Callable[..., list[int]]
+
+
+@pytest.fixture(scope="module")
+def train() -> Iterator[Train]:
+    """Trains in processes that share the data, and gives the exit codes of all ranks."""
+    environment = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+    with Forked("import torch._dynamo, torch.distributed, torch.nn.parallel") as torch:
+
+        def trained(
+            place: Path, work: Path, *, world: int, batch_size: int, kill_after: int = 0
+        ) -> list[int]:
+            work.mkdir(exist_ok=True)
+            numbers = [map(str, (rank, world, batch_size, kill_after)) for rank in range(world)]
+            ranks = [[str(place), str(work), *each] for each in numbers]
+            ended = torch.run(TRAIN, *ranks, environment=environment)
+            codes = [one.code for one in ended]
+            assert set(codes) <= {0, -signal.SIGKILL}, ended[0].err[-2000:] + ended[-1].err[-2000:]
+            return codes
+
+        yield trained
 
 
 def delivered(work: Path) -> dict[int, list[int]]:
@@ -117,7 +115,7 @@ def weights(work: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def uninterrupted(train: Train, place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = tmp_path_factory.mktemp("uninterrupted")
     assert train(place, work, world=2, batch_size=BATCH) == [0, 0]
     return work
@@ -134,7 +132,7 @@ def test_two_processes_share_each_epoch(uninterrupted: Path) -> None:
 
 @pytest.mark.concurrency
 def test_training_that_was_killed_reaches_the_same_weights(
-    place: Path, uninterrupted: Path, tmp_path: Path
+    train: Train, place: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
     killed = [-signal.SIGKILL, -signal.SIGKILL]
     assert train(place, tmp_path, world=2, batch_size=BATCH, kill_after=8) == killed
@@ -145,7 +143,7 @@ def test_training_that_was_killed_reaches_the_same_weights(
 
 
 @pytest.mark.concurrency
-def test_training_goes_on_with_another_number_of_processes(place: Path, tmp_path: Path) -> None:
+def test_training_goes_on_with_another_number_of_processes(train: Train, place: Path, tmp_path: Path) -> None:
     assert train(place, tmp_path, world=2, batch_size=BATCH, kill_after=3) == [-signal.SIGKILL] * 2
     assert train(place, tmp_path, world=1, batch_size=BATCH) == [0]
     epochs = delivered(tmp_path)

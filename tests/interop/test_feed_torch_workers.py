@@ -1,6 +1,6 @@
 """torch's DataLoader with worker processes: one order for any number of them, epochs, states, failures, forks.
 
-Each script runs in a Python of its own: other frameworks, once imported, warn when a process forks.
+Each script runs in a process of its own, in which only torch was imported: other frameworks warn when one forks.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Forked
 
 import rekord as rk
 from rekord.testing import damage
@@ -36,17 +38,20 @@ def ids(batches):
 WARNINGS = ["-W", "error", "-W", "ignore:This DataLoader will create:UserWarning"]
 
 
-def run(place: Path, script: str) -> Any:
+Run = Callable[[Path, str], Any]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
     """What a script prints, as JSON."""
-    done = subprocess.run(
-        [sys.executable, *WARNINGS, "-c", HEAD + script, str(place)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    with Forked("import torch.utils.data", *WARNINGS) as torch:
+
+        def printed(place: Path, script: str) -> Any:
+            (done,) = torch.run(HEAD + script, [str(place)])
+            assert done.code == 0, done.err[-3000:]
+            return json.loads(done.out)
+
+        yield printed
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +68,7 @@ def expected(place: Path, epoch: int, **more: Any) -> list[list[int]]:
 
 
 @pytest.fixture(scope="module")
-def orders(place: Path) -> dict[str, Any]:
+def orders(run: Run, place: Path) -> dict[str, Any]:
     """Three epochs with each number of workers, persistent or not, then epoch 1 again and one after it."""
     return run(  # type: ignore[no-any-return]
         place,
@@ -91,7 +96,7 @@ def test_any_number_of_workers_gives_the_order_of_batches_in_every_epoch(
 
 
 @pytest.mark.concurrency
-def test_what_was_broken_off_does_not_confuse_the_workers(place: Path) -> None:
+def test_what_was_broken_off_does_not_confuse_the_workers(run: Run, place: Path) -> None:
     found = run(
         place,
         """
@@ -110,7 +115,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.concurrency
-def test_ranks_and_workers_share_an_epoch(place: Path) -> None:
+def test_ranks_and_workers_share_an_epoch(run: Run, place: Path) -> None:
     found = run(
         place,
         """
@@ -151,7 +156,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.concurrency
-def test_our_loader_with_workers_is_saved_and_gone_on_with(place: Path) -> None:
+def test_our_loader_with_workers_is_saved_and_gone_on_with(run: Run, place: Path) -> None:
     found = run(
         place,
         """
@@ -189,7 +194,7 @@ print(json.dumps({"taken": taken, "consumed": [state["consumed"] for state in st
 
 
 @pytest.mark.concurrency
-def test_a_dataset_with_workers_goes_on_from_the_state_after_some_batches(place: Path) -> None:
+def test_a_dataset_with_workers_goes_on_from_the_state_after_some_batches(run: Run, place: Path) -> None:
     found = run(
         place,
         """
@@ -212,7 +217,9 @@ print(json.dumps([state["epoch"], state["consumed"], rest]))
 
 
 @pytest.mark.concurrency
-def test_a_worker_that_begins_late_does_not_take_what_was_loaded_since(place: Path, tmp_path: Path) -> None:
+def test_a_worker_that_begins_late_does_not_take_what_was_loaded_since(
+    run: Run, place: Path, tmp_path: Path
+) -> None:
     found = run(
         place,
         f"""
@@ -232,7 +239,9 @@ print(json.dumps([ids(loader), ids(loader)]))
     assert found == [expected(place, 4)[3:], expected(place, 5)]
 
 
-def test_large_and_small_columns_come_out_of_our_workers_as_they_are_without(tmp_path: Path) -> None:
+def test_large_and_small_columns_come_out_of_our_workers_as_they_are_without(
+    run: Run, tmp_path: Path
+) -> None:
     schema = rk.Schema(
         {
             "id": rk.Int64(),
@@ -282,7 +291,7 @@ print(json.dumps(found))
     assert found[0][0][5] == ["text 0", None, "text 2", None]
 
 
-def test_every_form_of_column_comes_out_of_a_worker_whole(place: Path) -> None:
+def test_every_form_of_column_comes_out_of_a_worker_whole(run: Run, place: Path) -> None:
     found = run(
         place,
         """
@@ -299,7 +308,7 @@ print(json.dumps([type(tokens).__name__, tokens.values.tolist(), tokens.offsets.
 
 
 @pytest.mark.concurrency
-def test_a_failure_in_a_worker_is_told_in_our_words(place: Path, tmp_path: Path) -> None:
+def test_a_failure_in_a_worker_is_told_in_our_words(run: Run, place: Path, tmp_path: Path) -> None:
     bad = tmp_path / "train-00000-of-00001.tfrecord"
     first = sorted(place.glob("*.tfrecord"))[0]
     bad.write_bytes(damage.corrupt_payload(first.read_bytes(), 15))
@@ -334,7 +343,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.concurrency
-def test_a_split_that_was_opened_and_used_before_a_fork_works_in_the_child(place: Path) -> None:
+def test_a_split_that_was_opened_and_used_before_a_fork_works_in_the_child(run: Run, place: Path) -> None:
     found = run(
         place,
         """
@@ -343,7 +352,7 @@ running = iter(split.to_torch(10, **SAME))
 next(running)
 rows = split.to_torch(style="map")
 before = rows[5]["id"].item()
-held = split._shards._lock
+held = split.view.shards._lock
 held.acquire()  # as another thread of the parent may at the moment of a fork
 reader, writer = os.pipe()
 child = os.fork()

@@ -150,7 +150,7 @@ def test_what_we_write_for_tfds_is_opened_by_its_own_files(tmp_path: Path) -> No
     assert (len(split), len(split.paths), split.schema) == (40, 3, schema)
     assert split[[39, 0]]["id"].tolist() == [39, 0]
     info = json.loads((folder / "dataset_info.json").read_text())
-    assert [int(n) for n in info["splits"][0]["shardLengths"]] == list(split._shards.counts)
+    assert [int(n) for n in info["splits"][0]["shardLengths"]] == list(split.view.shards.counts)
     missing = Path(split.paths[1])
     missing.unlink()
     with pytest.raises(rk.DatasetError) as caught:

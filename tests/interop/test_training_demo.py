@@ -15,13 +15,14 @@ from rekord.training.result import Trained
 
 SIGNS: dict[str, Any] = {"epochs": 6}
 SCENES: dict[str, Any] = {"epochs": 3, "batch_size": 8, "image_size": (64, 64)}
+FEW: dict[str, Any] = {"epochs": 2, "batch_size": 8, "limit": 40}  # where no score is looked at
 
 
 class Stop(Watch):
     """Ends a run in the middle of its second epoch, as Ctrl-C does."""
 
     def step(self, epoch: int, step: int, loss: float, score: float) -> None:
-        if (epoch, step) == (2, 5):
+        if (epoch, step) == (2, 3):
             raise KeyboardInterrupt
 
 
@@ -60,6 +61,16 @@ def scene_run(scenes: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained
     return rk.train(scenes, tmp_path_factory.mktemp("run") / "scenes", **SCENES)
 
 
+@pytest.fixture(scope="module")
+def few_signs(signs: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return rk.train(signs, tmp_path_factory.mktemp("run") / "few", **{**SIGNS, **FEW})
+
+
+@pytest.fixture(scope="module")
+def few_scenes(scenes: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return rk.train(scenes, tmp_path_factory.mktemp("run") / "few", **{**SCENES, **FEW})
+
+
 def test_a_cnn_tells_four_classes_apart(sign_run: Trained) -> None:
     assert sign_run.task.kind == "classification"
     assert {one.column for one in sign_run.task.inputs} == {"image"}
@@ -92,8 +103,8 @@ def test_a_run_over_pictures_that_was_stopped_ends_as_one_that_was_not(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     data = request.getfixturevalue(kind)
-    whole: Trained = request.getfixturevalue({"signs": "sign_run", "scenes": "scene_run"}[kind])
-    asked = SIGNS if kind == "signs" else SCENES
+    whole: Trained = request.getfixturevalue(f"few_{kind}")
+    asked = {**(SIGNS if kind == "signs" else SCENES), **FEW}
     with pytest.raises(KeyboardInterrupt):
         rk.train(data, tmp_path / "run", watch=Stop(), **asked)
     again = rk.train(data, tmp_path / "run", resume=True, **asked)
@@ -101,9 +112,7 @@ def test_a_run_over_pictures_that_was_stopped_ends_as_one_that_was_not(
     assert np.array_equal(again.confusion, whole.confusion)
 
 
-def test_classes_of_pixels_can_be_weighed(scenes: Path, tmp_path: Path) -> None:
-    asked = {**SCENES, "epochs": 1, "limit": 32}
-    plain = rk.train(scenes, tmp_path / "plain", **asked)
-    even = rk.train(scenes, tmp_path / "even", balance=True, **asked)
+def test_classes_of_pixels_can_be_weighed(scenes: Path, few_scenes: Trained, tmp_path: Path) -> None:
+    even = rk.train(scenes, tmp_path / "even", balance=True, **{**SCENES, **FEW, "epochs": 1})
     assert even.last.loss > 0
-    assert even.last.loss != plain.last.loss
+    assert even.last.loss != few_scenes.epochs[0].loss

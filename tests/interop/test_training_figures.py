@@ -94,7 +94,8 @@ def test_masks_of_nothing_but_what_is_ignored_are_refused(tmp_path: Path) -> Non
     rk.write(rows, tmp_path / "data", schema=schema, progress=False, workers=1)
     with pytest.raises(rk.UsageError) as caught:
         rk.train(tmp_path / "data", tmp_path / "run", epochs=1)
-    assert (caught.value.code, caught.value.location.feature) == ("U678", "mask")
+    assert (caught.value.code, caught.value.location.feature) == ("U608", "mask")
+    assert caught.value.what == "no pixel of `mask` has a class that is learned"
     assert caught.value.found == "only 255, which is ignored"
 
 

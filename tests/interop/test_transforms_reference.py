@@ -158,7 +158,8 @@ def test_tensorflow_gets_what_was_written(splits):
         assert all(np.array_equal(a[name], b[name]) for name in a)
     with pytest.raises(rk.UsageError) as caught:
         splits[1].to_tensorflow(4, mode="ops")
-    assert caught.value.code == "U658"
+    assert caught.value.code == "U651"
+    assert caught.value.expected == "what TensorFlow's own operations can do"
 
 
 def test_keras_gets_what_was_written(splits):

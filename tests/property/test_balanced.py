@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rekord import _core
 from rekord.dataset.balanced import Repeated
 from rekord.dataset.order import Steps
-from rekord.dataset.sampled_split import Quotas, interleaved, shared_out
+from rekord.dataset.samplers import Quotas, interleaved, shared_out
 
 QUOTAS = st.lists(st.integers(0, 40), min_size=1, max_size=12).filter(any)
 SEEDS = st.integers(0, 2**63 - 1)

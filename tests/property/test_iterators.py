@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def asked(folder: Path, kind: str) -> tuple[rk.Split, dict[str, Any]]:
     """A split, and how its batches are asked for."""
     split = rk.open(folder)["train"]
-    split._block_records = 4  # a window is 64 records otherwise, and there are none to shuffle between
+    split.view.block_records = 4  # a window is 64 records otherwise, and there are none to shuffle between
     options: dict[str, Any] = {"seed": 11}
     if kind != "streamed" and "in order" not in kind:
         options["shuffle"] = "block" if "block" in kind else kind != "view"

@@ -7,16 +7,18 @@ from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
+from rekord.dataset.background import InlineWork, OrderedWork
+
 _DEADLINE_SECONDS = 120.0
 
 
 def threads_of(iterator: Any) -> list[Thread]:
     """The threads of an iterator that has begun."""
     reading = iterator._reading
-    for name in ("_reading", "_reading", "_made"):
+    for name in ("_reading", "_reading", "_work"):
         reading = getattr(reading, name, reading)
-    work = getattr(reading, "_work", None)
-    return [] if work is None else list(work._threads)
+    assert reading is None or isinstance(reading, (OrderedWork, InlineWork))
+    return list(reading._threads) if isinstance(reading, OrderedWork) else []
 
 
 def eventually(holds: Callable[[], Any]) -> bool:

@@ -23,7 +23,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,14 +74,46 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
+def cases(path: Path) -> list[list[Block]]:
+    """The examples of a page about an error: each ends with a message, and none builds on another."""
+    found: list[list[Block]] = [[]]
+    for block in blocks(path.read_text(encoding="utf-8")):
+        found[-1].append(block)
+        if block.prints is not None or block.kind == "console":
+            found.append([])
+    return [case for case in found if any(block.kind in ("python", "console", "setup") for block in case)]
+
+
+def example(code: str, what: str = "") -> tuple[str, str]:
+    """The Python and the message of the case on the page about a code whose message starts with `what`."""
+    shown = (case[-1] for case in cases(DOCS / "errors" / f"{code}.md") if case[-1].prints is not None)
+    return next(
+        (case.body, case.prints.rstrip("\n"))
+        for case in shown
+        if case.prints and f" {code}: {what}" in case.prints
+    )
+
+
+def messages(code: str) -> list[str]:
+    """Every message that the page about a code shows, one for each case: what follows Python, or a block of text."""
+    found = blocks((DOCS / "errors" / f"{code}.md").read_text(encoding="utf-8"))
+    texts = [block.prints if block.kind == "python" else block.body for block in found]
+    return [text.rstrip("\n") for text in texts if text is not None and f" {code}: " in text]
+
+
 def run_page(path: Path, given: Mapping[str, Any] | None = None) -> int:
     """Run a page in the current folder, and give how many of its blocks ran or became files.
 
     `given` are names that the page takes for granted.
     """
+    return run_blocks(blocks(path.read_text(encoding="utf-8")), path, given)
+
+
+def run_blocks(those: Sequence[Block], path: Path, given: Mapping[str, Any] | None = None) -> int:
+    """Run some blocks of a page in one namespace; see `run_page`."""
     space: dict[str, Any] = {"__name__": "page", **(given or {})}
     with _importing_from(Path.cwd()):
-        return sum(_done(block, path, space) for block in blocks(path.read_text(encoding="utf-8")))
+        return sum(_done(block, path, space) for block in those)
 
 
 def _done(block: Block, path: Path, space: dict[str, Any]) -> bool:
@@ -104,12 +136,17 @@ def _done(block: Block, path: Path, space: dict[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _importing_from(folder: Path) -> Iterator[None]:
-    """Modules of a folder can be imported, as where Python is started in it, and are forgotten afterwards."""
+    """Modules of a folder can be imported, as where Python is started in it, and are forgotten afterwards.
+
+    Their bytecode is not kept: pages that list a folder show what they made themselves.
+    """
+    keeps_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     sys.path.insert(0, str(folder))
     try:
         yield
     finally:
         sys.path.remove(str(folder))
+        sys.dont_write_bytecode = keeps_none
         for name, module in list(sys.modules.items()):
             if Path(getattr(module, "__file__", None) or "/").parent == folder:
                 del sys.modules[name]
@@ -155,6 +192,7 @@ def _typed(command: str) -> tuple[str, ...]:
         return out.getvalue() + err.getvalue(), err.getvalue() + out.getvalue()
     # `python` and `rekord` are those of this environment.
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # as in `_importing_from`
     done = subprocess.run(
         ["bash", "-c", command],
         stdout=subprocess.PIPE,

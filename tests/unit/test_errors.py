@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import pickle
 import subprocess
@@ -71,10 +72,43 @@ def test_the_classes_form_the_documented_tree() -> None:
     }
 
 
+def test_a_usage_error_is_also_a_value_error() -> None:
+    with pytest.raises(ValueError) as caught:
+        raise error("U605", found="-1")
+    assert isinstance(caught.value, rk.UsageError)
+    assert isinstance(pickle.loads(pickle.dumps(caught.value)), ValueError)
+
+
+@pytest.mark.parametrize("name", ["none", "none/train-00000-of-00001.tfrecord"])
+def test_a_missing_path_is_also_a_file_not_found_error(tmp_path: Path, name: str) -> None:
+    path = str(tmp_path / name)
+    with pytest.raises(FileNotFoundError) as caught:
+        rk.open(path)
+    failure = caught.value
+    assert isinstance(failure, rk.DatasetError)
+    assert (failure.code, failure.location.path) == ("X501", path)
+    assert (failure.errno, failure.filename) == (errno.ENOENT, path)
+    assert failure.message.startswith("DatasetError X501: ")
+    assert failure.to_dict()["error"] == "DatasetError"
+
+
+def test_a_missing_path_survives_pickling_with_what_a_layer_added_later() -> None:
+    with pytest.raises(FileNotFoundError) as caught, located(path="data/train.tfrecord"):
+        raise error("X501", found="nothing")
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert type(copy) is type(caught.value)
+    assert (copy.filename, copy.errno, str(copy)) == (
+        "data/train.tfrecord",
+        errno.ENOENT,
+        str(caught.value),
+    )
+
+
 @pytest.mark.parametrize("code", [code for code in CODES if code[0] != "H"])
 def test_every_code_has_its_class_its_line_and_its_number(code: str) -> None:
     failure = error(code)
-    assert type(failure) is FAMILIES[code[0]]
+    assert isinstance(failure, FAMILIES[code[0]])
+    assert failure.message.startswith(f"{FAMILIES[code[0]].__name__} {code}: ")
     assert str(failure) == f"{code}: {CODES[code]}"
     assert code[1:].isdigit()
     assert len(code) == 4

@@ -75,12 +75,13 @@ def balance(
     With copies, fewer records, or new ones, in each split on its own. IN stays as it is. Exit code 1 where a record
     is damaged.
     """
-    from rekord.verbs.balance.balance import Asked, prepare_balance
+    from rekord.verbs.balance.balance import prepare_balance
+    from rekord.verbs.options import BalanceOptions
 
     began = time.perf_counter()
-    asked = Asked(
+    asked = BalanceOptions(
         by=by,
-        method=method,
+        method=method,  # type: ignore[arg-type]
         sampling_strategy=strategy_of(strategy),
         splits=None if splits is None else list(options.names(splits)),
         augment=None if augment is None else list(options.names(augment)),
@@ -92,7 +93,7 @@ def balance(
         shard_size=shard_size,
         shards=shards,
         compression=compression,
-        format=format_,
+        format=format_,  # type: ignore[arg-type]
         workers=workers,
         fresh=fresh,
     )

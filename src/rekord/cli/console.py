@@ -11,10 +11,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeVar
 
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, UsageError, error
 from rekord.report.formatting import byte_size, count, duration
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from rekord.health.finding import Report
+
+
+T = TypeVar("T")
 
 
 class OutputError(OSError):
@@ -153,28 +156,59 @@ def _escape(letter: str) -> str:
     return _SHORT_ESCAPES.get(letter, f"\\x{number:02x}")
 
 
+class InvalidOption(Exception):
+    """Carries a `UsageError` through typer, which would put its own words in place of any `ValueError`."""
+
+    def __init__(self, failure: UsageError) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+def option_parser(parse: Callable[[object], T]) -> Callable[[object], T]:
+    """`parse` as typer takes it: whatever it refuses reaches `Command.parse_args` as it was raised."""
+
+    def parsed(text: object) -> T:
+        try:
+            return parse(text)
+        except UsageError as failure:
+            raise InvalidOption(failure) from None
+
+    return parsed
+
+
+def parse_whole_number(text: object, option: str, do: str | None = None) -> int:
+    """The value of an option that takes an integer ≥ 0. Without `do` the verb's help is named."""
+    written = str(text)
+    # Python refuses to read numbers of thousands of digits.
+    if written.isascii() and written.isdigit() and len(written) < 1000:
+        return int(written)
+    raise invalid_option(option, written, "a whole number, 0 or more", do)
+
+
 def whole_number(option: str, *, do: str | None = None) -> Callable[[object], int]:
-    """What reads the value of an option that takes a number from 0 on. Without `do` the verb's help is named."""
+    """What typer reads the value of such an option with."""
+    return option_parser(partial(parse_whole_number, option=option, do=do))
 
-    def number(text: object) -> int:
-        written = str(text)
-        # Python refuses to read numbers of thousands of digits.
-        if written.isascii() and written.isdigit() and len(written) < 1000:
-            return int(written)
-        raise error(
-            "U605",
-            f"`{option}` cannot be {cut(clean(repr(written)))}",
-            expected="a whole number, 0 or more",
-            found=cut(clean(written)) or "nothing",
-            do=do,
-        )
 
-    return number
+def invalid_option(
+    option: str,
+    text: str,
+    expected: str,
+    do: str | None,
+    *,
+    found: str | None = None,
+    code: str = "U605",
+) -> RekordError:
+    """The error for an option that cannot have this value, with its text as it may stand in a terminal."""
+    shown = cut(clean(text if found is None else found)) or "nothing"
+    return error(
+        code, f"`{option}` cannot be {cut(clean(repr(text)))}", expected=expected, found=shown, do=do
+    )
 
 
 def failure_lines(failure: RekordError) -> list[list[Piece]]:
     """An error as it is shown: the first line stands alone, the rest is what is known."""
-    head: Piece = (f"{type(failure).__name__} {failure.code}:", "bold red")
+    head: Piece = (f"{failure.family} {failure.code}:", "bold red")
     lines: list[list[Piece]] = [[head, f" {clean(failure.what)}"]]
     lines += detail_lines(
         ("where", str(failure.location)),

@@ -202,7 +202,10 @@ def read_batches(tour: Tour) -> None:
             f"epoch {number}: {', '.join(names[:3])}, … {len(set(names)):,} different ones of {len(names):,}, "
             f"{per_second:,.0f}/s as pixels"
         )
-    console.say(f"  image {batch['image'].dtype} {batch['image'].shape[1:]}, mask {batch['mask'].shape[1:]}")
+    import numpy as np
+
+    image, mask = np.asarray(batch["image"]), np.asarray(batch["mask"])
+    console.say(f"  image {image.dtype} {image.shape[1:]}, mask {mask.shape[1:]}")
     tour.show(">>> state = batches.state_dict(); …; again.load_state_dict(state)")
     stopped = train.batches(BATCH_SIZE, shuffle=True, seed=SEED, columns=["filename"])
     consumed = sum(len(batch["filename"]) for batch in islice(stopped, STOP_AFTER))

@@ -12,10 +12,10 @@ import typer
 from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
-from rekord.cli.console import clean, cut, whole_number
+from rekord.cli.console import clean, invalid_option, whole_number
 from rekord.cli.exit_handling import resumable
 from rekord.cli.write_options import names
-from rekord.errors import RekordError, error
+from rekord.errors import error
 from rekord.report.formatting import byte_size, count, duration
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ def append(
     Rows have the form in which IN was written, and must fit its schema: exit code 1 where one does not.
     """
     from rekord.verbs.edit.append import appended
+    from rekord.verbs.options import WriteOptions
 
     target = parse_target("append", out, replace=replace, workers=workers, fresh=fresh)
     return run_edit(
@@ -173,12 +174,14 @@ def append(
             path,
             source,
             target,
-            split=options.splits(split),
-            map=options.function(map_),
-            shard_size=shard_size,
-            shards=shards,
-            verify=verify,  # type: ignore[arg-type]
-            limit=limit,
+            WriteOptions(
+                split=options.splits(split),
+                map=options.function(map_),
+                shard_size=shard_size,
+                shards=shards,
+                verify=verify,  # type: ignore[arg-type]
+                limit=limit,
+            ),
         ),
         "appended",
         as_json=as_json,
@@ -274,7 +277,7 @@ def relabel(
         pairs = [_pair("--map-labels", part) for part in map_labels.split(",") if part]
         change = dict(pairs)
         if len(change) < len(pairs):
-            raise _refused("--map-labels", map_labels, "each class once")
+            raise invalid_option("--map-labels", map_labels, "each class once", "rekord relabel --help")
     return run_edit(
         lambda: relabelled(
             path,
@@ -304,16 +307,5 @@ def _names(given: str | None) -> Any:
 def _pair(option: str, text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     if not name or not value:
-        raise _refused(option, text, "two names: A=B")
+        raise invalid_option(option, text, "two names: A=B", "rekord relabel --help")
     return name, value
-
-
-def _refused(option: str, text: str, expected: str) -> RekordError:
-    found = cut(clean(text))
-    return error(
-        "U605",
-        f"`{option}` cannot be {cut(clean(repr(text)))}",
-        expected=expected,
-        found=found or "nothing",
-        do="rekord relabel --help",
-    )

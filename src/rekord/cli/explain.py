@@ -109,7 +109,7 @@ def _not_recognised(text: str) -> RekordError:
     named = _ERROR_CLASS.search(text[-100_000:])
     understood = f"the error's class, {named[0]}, and nothing that rekord knows beside it" if named else None
     return error(
-        "U634",
+        "U603",
         "this message is not one that rekord knows",
         expected="a code, or a message of TensorFlow about records, such as `Key: label.  Data types don't match`",
         found=understood or cut(clean(text)),

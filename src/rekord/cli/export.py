@@ -90,15 +90,14 @@ def export(
     Exit code 1 where a record is damaged, or holds what the format cannot.
     """
     from rekord.dataset.dataset import open as open_dataset
-    from rekord.verbs.export.export import export as write_export
+    from rekord.verbs.export.export import exported
+    from rekord.verbs.options import ExportOptions
 
     began = time.monotonic()
     with bad_data_said(_ABOUT_RECORDS, as_json=as_json, left="nothing was written"), _Progress() as progress:
         dataset = open_dataset(path, schema=schema, kind=None if kind is None else kind.value)
         shared.note_whole_payloads(dataset.schema)
-        report = write_export(
-            dataset,
-            target,
+        asked = ExportOptions(
             format=None if format is None else format.value,
             split=None if split is None else _listed(split),
             columns=None if columns is None else _listed(columns),
@@ -106,8 +105,8 @@ def export(
             labels=(labels or LabelForm.IDS).value,
             shard_size=shard_size,
             overwrite=overwrite,
-            on_records=progress.add,
         )
+        report = exported(dataset, target, asked, on_records=progress.add)
     seconds = time.monotonic() - began
     if as_json:
         console.say_json({**report.to_dict(), "seconds": round(seconds, 3)})

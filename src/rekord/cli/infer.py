@@ -139,7 +139,7 @@ def _span(span: list[int], noun: str) -> str:
 
 
 def _save(schema: Schema, path: str) -> None:
-    from rekord.storage.publish import publish
+    from rekord.storage.transaction import publish
 
     with publish(path) as staged:
         staged.write(schema.to_json().encode())

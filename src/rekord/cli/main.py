@@ -8,6 +8,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -38,7 +39,7 @@ from rekord.cli.view import view
 from rekord.cli.write import write
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
-from rekord.storage import portability
+from rekord.storage import os_hints, portability
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "write": (
@@ -94,10 +95,11 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
-        except UsageError as failure:
+        except console.InvalidOption as carrier:
+            failure = carrier.failure
             # An option that several verbs have does not know whose help there is to be read.
             failure.do = failure.do or f"{ctx.command_path} --help"
-            raise
+            raise failure from None
 
     def get_help(self, ctx: Any) -> str:
         rows = [_row(param) for param in self.get_params(ctx)]
@@ -191,7 +193,7 @@ def root(
         console.tell(ctx.get_help())
         raise typer.Exit(WRONG_USAGE)
     if ctx.invoked_subcommand != "explain":
-        portability.check_address_space(_ADDRESS_SPACE_BYTES, "NumPy and Arrow")
+        os_hints.check_address_space(_ADDRESS_SPACE_BYTES, "NumPy and Arrow")
 
 
 for verb in (
@@ -222,6 +224,12 @@ app.command(cls=Command, context_settings={"ignore_unknown_options": True})(expl
 app.command(
     cls=Command, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )(view)
+
+
+@cache
+def commands() -> Any:
+    """All verbs with their options, made once in a process: that reads the signature of every verb."""
+    return typer.main.get_command(app)
 
 
 def run(argv: Sequence[str] | None = None, *, leave: Callable[[int], None] | None = None) -> int:
@@ -255,7 +263,7 @@ def run(argv: Sequence[str] | None = None, *, leave: Callable[[int], None] | Non
 
 def _run(arguments: list[str], reserve: bytearray, *, as_json: bool) -> int:
     """Run a verb and report how it failed, except for want of memory: that error is raised."""
-    group: Any = typer.main.get_command(app)
+    group = commands()
     try:
         # Not through the command's own `main`, which ends the process in ways of its own.
         with group.make_context("rekord", list(arguments)) as context:
@@ -276,7 +284,7 @@ def _run(arguments: list[str], reserve: bytearray, *, as_json: bool) -> int:
         raise
     except Exception as bug:
         reserve.clear()  # a message needs memory too
-        refused = portability.refused(bug)
+        refused = os_hints.refused(bug)
         if refused is None:
             return _our_bug(bug, as_json=as_json)
         if refused.code == _OUT_OF_MEMORY:

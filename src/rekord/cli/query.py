@@ -133,13 +133,13 @@ def _say_document(answer: Answer) -> None:
 
 def _save(answer: Answer, output: str, chosen: AnswerFormat) -> int:
     from rekord.cli.query_output import lines, write_parquet
-    from rekord.storage.publish import publish
+    from rekord.storage.transaction import Output, publish
 
-    with publish(output) as staged:
+    with publish(output) as staged, Output(staged) as file:
         if chosen == AnswerFormat.PARQUET:
-            return write_parquet(answer, staged)
+            return write_parquet(answer, file)
         for line in lines(answer, chosen.value):
-            staged.write(f"{line}\n".encode(errors="backslashreplace"))
+            file.write(f"{line}\n".encode(errors="backslashreplace"))
     return answer.rows
 
 
@@ -172,10 +172,17 @@ def _chosen(format: AnswerFormat | None, output: str | None, *, as_json: bool) -
 def _check_target(output: str, files: list[str]) -> None:
     """An answer must not take the place of the data."""
     if os.path.realpath(output) in {os.path.realpath(file) for file in files}:
-        raise _refused(
-            "a place of its own", "one of the record files", "-o answer.csv", location=Location(path=output)
+        raise error(
+            "U631",
+            "result would replace the data",
+            location=Location(path=output),
+            expected="a place of its own",
+            found="one of the record files",
+            do="-o answer.csv",
         )
 
 
 def _refused(expected: str, found: str, do: str, **where: Any) -> RekordError:
-    return error("U683", expected=expected, found=found, do=do, **where)
+    return error(
+        "U605", "result cannot be written in this way", expected=expected, found=found, do=do, **where
+    )

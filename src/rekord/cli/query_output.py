@@ -158,7 +158,7 @@ def write_parquet(answer: Answer, staged: Any) -> int:
     """An answer as a Parquet file; gives the number of its rows."""
     from pyarrow import parquet
 
-    sink = pa.PythonFile(_Sink(staged), mode="w")
+    sink = pa.PythonFile(staged, mode="w")
     schema = answer.schema
     fields = [one.with_name(name) for one, name in zip(schema, unique(schema.names), strict=True)]
     renamed = pa.schema(fields)
@@ -166,7 +166,8 @@ def write_parquet(answer: Answer, staged: Any) -> int:
         writer = parquet.ParquetWriter(sink, renamed)
     except pa.ArrowNotImplementedError as failure:
         raise error(
-            "U683",
+            "U676",
+            "result has a type that Parquet does not have",
             expected="types that Parquet has",
             found=" ".join(str(failure).split())[:200],
             do="cast(… as varchar) in the query, or -o answer.csv",
@@ -181,25 +182,6 @@ def write_parquet(answer: Answer, staged: Any) -> int:
         if waiting:
             writer.write_table(pa.Table.from_batches(waiting))
     return answer.rows
-
-
-class _Sink(io.RawIOBase):
-    """A staged file as Arrow writes to one."""
-
-    def __init__(self, staged: Any) -> None:
-        self._staged = staged
-        self._at = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def write(self, data: Any) -> int:
-        self._at += len(data)
-        self._staged.write(data)
-        return len(data)
 
 
 def _chunks(names: list[str], answer: Answer) -> Iterator[list[tuple[str, ...]]]:

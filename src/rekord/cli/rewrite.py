@@ -11,9 +11,8 @@ import typer
 from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
-from rekord.cli.console import clean
+from rekord.cli.console import clean, invalid_option
 from rekord.cli.exit_handling import report, report_forecast, resumable
-from rekord.errors import RekordError, error
 from rekord.report.formatting import byte_size, count
 
 if TYPE_CHECKING:
@@ -70,10 +69,11 @@ def rewrite(
 
     In other shards, another order, or with other columns. IN stays as it is.
     """
-    from rekord.verbs.rewrite.rewrite import Asked, prepare_rewrite
+    from rekord.verbs.options import RewriteOptions
+    from rekord.verbs.rewrite.rewrite import prepare_rewrite
 
     began = time.perf_counter()
-    asked = Asked(
+    asked = RewriteOptions(
         kind=None if kind is None else kind.value,
         schema=options.schema(schema),
         cast=pairs("--cast", cast, do="--cast label=int64"),
@@ -89,7 +89,7 @@ def rewrite(
         shuffle=shuffle,
         seed=seed,
         lossy=lossy,
-        format=format_,
+        format=format_,  # type: ignore[arg-type]
         workers=workers,
         fresh=fresh,
     )
@@ -109,7 +109,7 @@ def pairs(option: str, texts: list[str] | None, *, do: str) -> dict[str, str] | 
     for part in [part for text in texts or () for part in text.split(",")]:
         name, equals, value = part.partition("=")
         if not equals or not name.strip() or not value.strip() or name.strip() in made:
-            raise _refused(option, part, "a column and a value, each column once", do)
+            raise invalid_option(option, part, "a column and a value, each column once", do, code="U601")
         made[name.strip()] = value.strip()
     return made or None
 
@@ -120,17 +120,14 @@ def _values(texts: list[str] | None) -> dict[str, Any] | None:
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or name.strip() in made:
-            raise _refused("--fill", text, "a column and a value, each column once", "--fill score=0")
+            raise invalid_option(
+                "--fill", text, "a column and a value, each column once", "--fill score=0", code="U601"
+            )
         try:
             made[name.strip()] = json.loads(value)
         except (ValueError, RecursionError):
             made[name.strip()] = value
     return made or None
-
-
-def _refused(option: str, found: str, expected: str, do: str) -> RekordError:
-    shown = clean(found)[:60]
-    return error("U601", f"`{option}` cannot be {shown!r}", expected=expected, found=shown, do=do)
 
 
 def forecast_only(prepared: Rewrite, *, as_json: bool) -> int:

@@ -42,27 +42,27 @@ def split(
 
     To other splits: by ratio, by group, by class, or in folds. IN stays as it is.
     """
+    from rekord.verbs.options import SplitOptions
     from rekord.verbs.split import prepare_resplit
 
     began = time.perf_counter()
+    asked = SplitOptions(
+        split=options.splits(split_),  # type: ignore[arg-type]  # one name alone is refused there
+        split_by=split_by,
+        stratify=stratify,
+        folds=folds,
+        only=only,
+        shuffle=shuffle,
+        seed=seed,
+        shard_size=shard_size,
+        shards=shards,
+        compression=compression,
+        format=format_,  # type: ignore[arg-type]
+        workers=workers,
+        fresh=fresh,
+    )
     with resumable(as_json=as_json):
-        prepared = prepare_resplit(
-            source,
-            out,
-            split=options.splits(split_),  # type: ignore[arg-type]  # one name alone is refused there
-            split_by=split_by,
-            stratify=stratify,
-            folds=folds,
-            only=only,
-            shuffle=shuffle,
-            seed=seed,
-            shard_size=shard_size,
-            shards=shards,
-            compression=compression,
-            format=format_,
-            workers=workers,
-            fresh=fresh,
-        )
+        prepared = prepare_resplit(source, out, asked)
         if dry_run:
             return forecast_only(prepared, as_json=as_json)
         outcome = prepared.run(progress=True)

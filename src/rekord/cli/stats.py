@@ -294,7 +294,7 @@ def _width() -> int:
 
 def _save(found: Stats, html: str | None, metadata: str | None) -> None:
     from rekord.health.stats.tfx import to_binary, to_text
-    from rekord.storage.publish import publish
+    from rekord.storage.transaction import publish
 
     if html is not None:
         with publish(html) as staged:
@@ -309,7 +309,8 @@ def _check_extension(metadata: str) -> None:
     if metadata.lower().endswith((".pb", ".pbtxt")):
         return
     raise error(
-        "U640",
+        "U605",
+        "cannot determine the format of the statistics from the name of the file",
         location=Location(path=metadata),
         expected="a name that ends in .pbtxt for text, or in .pb for binary",
         found=clean(os.path.basename(metadata))[:60] or "no name",
@@ -327,7 +328,7 @@ def _check_targets(files: list[str], html: str | None, metadata: str | None) -> 
         place = os.path.realpath(target)
         if place in taken:
             raise error(
-                "U641",
+                "U631",
                 f"`{option}` would replace a file that is in use",
                 location=Location(path=target),
                 expected="a place of its own",

@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from contextlib import suppress
+from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +15,13 @@ import typer
 
 from rekord.cli import console as output
 from rekord.cli import write_options as options
-from rekord.cli.console import clean, cut, failure_lines, whole_number
+from rekord.cli.console import clean, failure_lines, invalid_option, option_parser, whole_number
 from rekord.cli.exit_handling import is_about_records
 from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
     from rekord.training.result import Trained
+    from rekord.training.run import TrainOptions
 
 
 _DO = "rekord train --help"
@@ -32,20 +34,14 @@ def _number(option: str) -> Any:
     return whole_number(option, do=_DO)
 
 
+@option_parser
 def _rate(text: object) -> float:
     try:
         value = float(str(text))
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        shown = cut(clean(str(text)))
-        raise error(
-            "U605",
-            f"`--learning-rate` cannot be {shown!r}",
-            expected="a number above 0",
-            found=shown or "nothing",
-            do="--learning-rate 0.001",
-        )
+        raise invalid_option("--learning-rate", str(text), "a number above 0", "--learning-rate 0.001")
     return value
 
 
@@ -144,7 +140,7 @@ def train(
     """
     from rekord.cli.train_progress import Show
     from rekord.training.report import dataset_name
-    from rekord.training.run import train as run
+    from rekord.training.run import TrainOptions, run_training
 
     began = time.perf_counter()
     size = image_size_of(image_size)
@@ -156,24 +152,25 @@ def train(
             found="both",
             do="--resume goes on with the run, --fresh starts over",
         )
-    given = {
-        "--epochs": (epochs, 5),
-        "--label": (label, None),
-        "--columns": (columns, None),
-        "--split": (split, None),
-        "--val": (val, None),
-        "--balance": (balance, False),
-        "--class-weights": (class_weights, False),
-        "--backend": (backend, None),
-        "--image-size": (image_size, None),
-        "--batch-size": (batch_size, 32),
-        "--learning-rate": (learning_rate, 0.001),
-        "--seed": (seed, 0),
-        "--checkpoint-steps": (checkpoint_steps, 500),
-        "--threads": (threads, None),
-        "--limit": (limit, None),
-        "--json": (as_json, False),
-    }
+    asked = TrainOptions(
+        epochs=epochs,
+        batch_size=batch_size,
+        label=label,
+        columns=None if columns is None else list(options.names(columns)),
+        split=split,
+        validation=val,
+        balance=balance,
+        class_weights=class_weights,
+        backend=backend,
+        image_size=size,
+        seed=seed,
+        learning_rate=learning_rate,
+        checkpoint_steps=checkpoint_steps,
+        threads=threads,
+        limit=limit,
+        resume=resume,
+        fresh=fresh,
+    )
     show = Show(
         clean(dataset_name(path)),
         batch_size=batch_size,
@@ -182,28 +179,7 @@ def train(
     )
     try:
         with show:
-            trained = run(
-                path,
-                out,
-                epochs=epochs,
-                batch_size=batch_size,
-                label=label,
-                columns=None if columns is None else list(options.names(columns)),
-                split=split,
-                validation=val,
-                balance=balance,
-                class_weights=class_weights,
-                backend=backend,
-                image_size=size,
-                seed=seed,
-                learning_rate=learning_rate,
-                checkpoint_steps=checkpoint_steps,
-                threads=threads,
-                limit=limit,
-                resume=resume,
-                fresh=fresh,
-                watch=show,
-            )
+            trained = run_training(path, out, asked, watch=show)
     except RekordError as failure:
         is_damage = is_about_records(failure)
         if not is_damage and failure.code != _BROKEN_LOSS:
@@ -211,14 +187,14 @@ def train(
         _say_bad_data(failure, as_json=as_json)
         if is_damage and show.kept:
             output.tell(f"kept up to {show.place()}: when the data is as it was, go on with")
-            output.tell(f"  {clean(again(path, out, given))}")
+            output.tell(f"  {clean(again(path, out, asked, as_json=as_json))}")
         return 1
     except KeyboardInterrupt:
         if not (show.kept or resume):
             output.tell("interrupted before the first checkpoint: nothing is kept")
             return 130
         output.tell(f"interrupted {f'at {show.place()}' if show.kept else 'before it went on'}: go on with")
-        output.tell(f"  {clean(again(path, out, given))}")
+        output.tell(f"  {clean(again(path, out, asked, as_json=as_json))}")
         return 130
     if as_json:
         output.say_json(document(trained, time.perf_counter() - began))
@@ -251,24 +227,23 @@ def image_size_of(text: str | None) -> tuple[int, int] | None:
         return None
     parts = text.lower().replace("×", "x").split("x")
     if len(parts) > 2 or not all(part.isascii() and part.isdigit() and 0 < len(part) < 6 for part in parts):
-        shown = cut(clean(text))
-        raise error(
-            "U605",
-            f"`--image-size` cannot be {shown!r}",
-            expected="HEIGHTxWIDTH in pixels, or one number for both",
-            found=shown or "nothing",
-            do="--image-size 96x96",
-        )
+        expected = "HEIGHTxWIDTH in pixels, or one number for both"
+        raise invalid_option("--image-size", text, expected, "--image-size 96x96")
     return int(parts[0]), int(parts[-1])
 
 
-def again(path: str, out: str | None, given: dict[str, tuple[Any, Any]]) -> str:
-    """The command that goes on with a run: options with their value, where that is not what they have anyway."""
+def again(path: str, out: str | None, asked: TrainOptions, *, as_json: bool) -> str:
+    """The command that resumes a run: options with their value, where that is not the default."""
     words = ["rekord", "train", path, *([] if out is None else [out])]
-    for option, (value, usual) in given.items():
-        if value != usual:
-            words += [option] if value is True else [option, str(value)]
-    return shlex.join([*words, "--resume"])
+    for field in fields(asked):
+        value = getattr(asked, field.name)
+        if value == field.default or field.name in ("resume", "fresh"):
+            continue
+        option = "--val" if field.name == "validation" else f"--{field.name.replace('_', '-')}"
+        joined = {"columns": ",", "image_size": "x"}.get(field.name)
+        text = str(value) if joined is None else joined.join(map(str, value))
+        words += [option] if value is True else [option, text]
+    return shlex.join([*words, *(["--json"] if as_json else []), "--resume"])
 
 
 def document(trained: Trained, seconds: float) -> dict[str, Any]:

@@ -128,6 +128,7 @@ def write(
     as_json: shared.AsJson = False,
 ) -> int:
     """Write a dataset from raw data. The same command goes on where an earlier run of it ended."""
+    from rekord.verbs.options import WriteOptions
     from rekord.verbs.resolve_source import MaskOptions
     from rekord.verbs.write import prepare, run_aloud
 
@@ -155,6 +156,30 @@ def write(
         vocab_size=vocab_size,
         max_tokens=max_tokens,
     )
+    asked = WriteOptions(
+        schema=options.schema(schema),
+        layout=layout,
+        map=options.function(map_),
+        transforms=transforms,
+        split=options.splits(split),
+        split_by=split_by,
+        stratify=stratify,
+        key=key,
+        index=options.names(index),
+        shard_size=shard_size,
+        shards=shards,
+        compression=compression,
+        shuffle=shuffle,
+        seed=seed,
+        verify=verify,  # type: ignore[arg-type]
+        on_bad_row=on_bad_row,  # type: ignore[arg-type]
+        max_rejects=max_rejects,
+        limit=limit,
+        workers=workers,
+        engine=engine,  # type: ignore[arg-type]
+        fresh=fresh,
+        format=format_,  # type: ignore[arg-type]
+    )
     many = options.classes(classes)
     ignored = options.ignore(ignore)
     place, rows = _source(
@@ -167,7 +192,6 @@ def write(
         ignore=ignored,
         label_map=label_map,
         optional_masks=optional_masks,
-        engine=engine,
     )
     said = MaskOptions(
         classes=many if isinstance(many, int) else None,
@@ -175,37 +199,7 @@ def write(
         colours=options.colours(colours),
     )
     with resumable(_ABOUT_ROWS, as_json=as_json):
-        conversion = prepare(
-            rows,
-            place,
-            schema=options.schema(schema),
-            layout=layout,
-            map=options.function(map_),
-            transforms=transforms,
-            names=None,
-            split=options.splits(split),
-            split_by=split_by,
-            stratify=stratify,
-            key=key,
-            index=options.names(index),
-            shard_size=shard_size,
-            shards=shards,
-            compression=compression,
-            shuffle=shuffle,
-            seed=seed,
-            verify=verify,  # type: ignore[arg-type]
-            on_bad_row=on_bad_row,  # type: ignore[arg-type]
-            max_rejects=max_rejects,
-            limit=limit,
-            workers=workers,
-            engine=engine,
-            staging=None,
-            fresh=fresh,
-            format=format_,
-            masks=said,
-            own_splits=True,
-            aloud=True,
-        )
+        conversion = prepare(rows, place, asked, masks=said, own_splits=True, aloud=True)
         _refuse_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
         output.tell(_heading(conversion))
         if dry_run:
@@ -225,15 +219,12 @@ def _source(
     ignore: int | None,
     label_map: str | None,
     optional_masks: bool,
-    engine: str,
 ) -> tuple[str, Any]:
     """Where the dataset goes, and the source that it is made from."""
     from rekord.sources.build import Said, build
     from rekord.sources.detect import Recognised, recognise
     from rekord.verbs.resolve_source import LAYOUTS
 
-    if engine != "local":
-        return out or source, None  # refused before anything is looked at
     if layout is not None and layout not in LAYOUTS:
         return out or source, ()
     if masks is not None:
@@ -268,7 +259,7 @@ def _refuse_mask_options(conversion: Conversion, given: dict[str, str | None]) -
     for option, value in given.items():
         if value is not None and conversion.job.layout.name != "deeplab":
             raise error(
-                "U623",
+                "U605",
                 f"`{option}` means nothing without masks",
                 expected="a source of images and masks",
                 found=conversion.job.source.kind,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from rekord.cli import options as shared
-from rekord.cli.console import clean, cut, whole_number
+from rekord.cli.console import clean, cut, invalid_option, option_parser, parse_whole_number
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
 
@@ -38,7 +38,7 @@ def splits(text: str | None) -> dict[str, float] | str | None:
     if "=" not in text:
         # `0.8,0.2` and `train:0.8` are ratios, said wrongly: as a name they would be one split that holds everything.
         if re.search(r"[,:\s]|^[\d.]+$", text):
-            raise _refused("--split", text, "one name, or names with a ratio each", text, _SPLITS)
+            raise invalid_option("--split", text, "one name, or names with a ratio each", _SPLITS)
         return text
     ratios: dict[str, float] = {}
     for part in text.split(","):
@@ -46,9 +46,9 @@ def splits(text: str | None) -> dict[str, float] | str | None:
         try:
             ratio = float(number)
         except ValueError:
-            raise _refused("--split", text, "names with a ratio each", part, _SPLITS) from None
+            raise invalid_option("--split", text, "names with a ratio each", _SPLITS, found=part) from None
         if name.strip() in ratios:
-            raise _refused("--split", text, "each name once", part, _SPLITS)
+            raise invalid_option("--split", text, "each name once", _SPLITS, found=part)
         ratios[name.strip()] = ratio
     return ratios
 
@@ -82,7 +82,7 @@ def ignore(text: str | None) -> int | None:
         return None
     if text.isascii() and text.isdigit() and len(text) < 10:
         return int(text)
-    raise _refused("--ignore", text, "the id of pixels without a class, or none", text, "--ignore 255")
+    raise invalid_option("--ignore", text, "the id of pixels without a class, or none", "--ignore 255")
 
 
 def colours(path: str | None) -> dict[tuple[int, int, int], int] | None:
@@ -90,8 +90,9 @@ def colours(path: str | None) -> dict[tuple[int, int, int], int] | None:
     if path is None:
         return None
     expected = 'a JSON object such as {"128,64,0": 3}, an id for each colour'
+    text = _text("--colours", path, expected)
     try:
-        document = json.loads(_text("--colours", path, expected))
+        document = json.loads(text)
     except (ValueError, RecursionError) as failure:
         raise _unusable("--colours", path, expected, str(failure)[:60]) from None
     if not isinstance(document, dict) or not document:
@@ -130,10 +131,10 @@ def ratio(option: str, *, do: str) -> Callable[[object], float]:
         except ValueError:
             value = -1.0
         if not 0 <= value < float("inf"):
-            raise _refused(option, str(text), "a share below 1, or a number of rows", str(text), do)
+            raise invalid_option(option, str(text), "a share below 1, or a number of rows", do)
         return value
 
-    return number
+    return option_parser(number)
 
 
 @dataclass(frozen=True)
@@ -234,16 +235,6 @@ def _no_function(
     )
 
 
-def _refused(option: str, text: str, expected: str, found: str, do: str) -> RekordError:
-    return error(
-        "U605",
-        f"`{option}` cannot be {cut(clean(repr(text)))}",
-        expected=expected,
-        found=cut(clean(found)),
-        do=do,
-    )
-
-
 Casts: TypeAlias = Annotated[
     list[str] | None, typer.Option("--cast", metavar="KEY=DTYPE", help="Another type, if nothing is lost.")
 ]
@@ -300,15 +291,17 @@ def transforms(
         if number is not None and not needs:
             found = "neither" if option == "--vocab-size" else "no --tokenize"
             do = f"--tokenize text=words {option} {number}"
-            raise _column_refused(option, str(number), "a --tokenize or --tfidf that it is about", found, do)
+            raise invalid_option(
+                option, str(number), "a --tokenize or --tfidf that it is about", do, found=found
+            )
     if not any((cast, standardize, bucketize, vocabulary, hashes, one_hot, tfidf, tokenize)):
         return []
     from rekord import transforms as make
-    from rekord.transforms.base import whole
+    from rekord.arguments import integer
 
-    size = 30_000 if vocab_size is None else whole("--vocab-size", vocab_size, least=3 if tokenize else 1)
+    size = 30_000 if vocab_size is None else integer("--vocab-size", vocab_size, least=3 if tokenize else 1)
     if max_tokens is not None:
-        whole("--max-tokens", max_tokens, least=1)
+        integer("--max-tokens", max_tokens, least=1)
     asked: tuple[tuple[str, Sequence[str] | None, str, Callable[[str], Transform]], ...] = (
         ("--cast", cast, "price=float32", lambda text: make.cast(*_pair(text))),
         ("--standardize", standardize, "price", make.standardize),
@@ -346,7 +339,7 @@ def _vocabulary(key: str, path: str) -> Transform:
 def _hash(key: str, text: str) -> Transform:
     from rekord.transforms import hash_into
 
-    return hash_into(key, whole_number("--hash")(text))
+    return hash_into(key, parse_whole_number(text, "--hash"))
 
 
 def _one_hot(text: str) -> Transform:
@@ -356,7 +349,7 @@ def _one_hot(text: str) -> Transform:
     if "=" not in text:
         return one_hot(text)
     key, classes = _pair(text)
-    return one_hot(key, whole_number("--one-hot")(classes))
+    return one_hot(key, parse_whole_number(classes, "--one-hot"))
 
 
 def _tokenize(text: str, size: int, max_tokens: int | None) -> Transform:
@@ -371,11 +364,6 @@ def _pair(text: str) -> tuple[str, str]:
     if not key or not value:
         raise error("U605", expected="a column and a value: KEY=VALUE")
     return key, value
-
-
-def _column_refused(option: str, text: str, expected: str, found: str, do: str) -> RekordError:
-    shown = cut(clean(repr(text)))
-    return error("U605", f"`{option}` cannot be {shown}", expected=expected, found=cut(clean(found)), do=do)
 
 
 # Pictures.
@@ -429,9 +417,9 @@ def pictures(
     """The transforms of pictures, in the order in which they are applied."""
     if not (resize or crop or encode or decode or normalize or resize_filter or resize_fit or mean or std):
         return []  # what makes them is not loaded for nothing
+    from rekord.arguments import one_of
     from rekord.transforms import images
     from rekord.transforms import images as forms
-    from rekord.transforms.base import one_of
     from rekord.transforms.image_row import FILTERS
 
     for option, value, needs in (

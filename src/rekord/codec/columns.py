@@ -57,6 +57,11 @@ class Strings:
         """How many bytes the strings have in all."""
         return len(self._buffers[1]) if hasattr(self, "_buffers") else self._column.total_bytes
 
+    @property
+    def column(self) -> _core.StringColumn:
+        """The strings as the core holds them."""
+        return self._column
+
     def __len__(self) -> int:
         if self._rows is not None or self.row_shape == ():
             return len(self._column) if self._rows is None else self._rows

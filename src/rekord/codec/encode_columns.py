@@ -167,13 +167,13 @@ def _strings(feature: Feature, column: Any) -> Any:
     if isinstance(column, Strings):
         if column.row_shape != feature.shape:
             return None
-        return (column._column, column.text), None, _flags(column.valid)
+        return (column.column, column.text), None, _flags(column.valid)
     if isinstance(column, Ragged):
         values = column.values
         if not isinstance(values, Strings) or values.row_shape or feature.shape != (None,):
             return None
         return (
-            (values._column, values.text),
+            (values.column, values.text),
             np.ascontiguousarray(column.offsets, np.int64),
             _flags(column.valid),
         )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -17,7 +16,6 @@ from rekord import _core
 from rekord.conversion.plan import Job, Plan
 from rekord.conversion.shards import ShardDone
 from rekord.conversion.spill import PartDone
-from rekord.conversion.staging import Staging, exists, read_bytes, remove_tree, stagings
 from rekord.dataset.index import BLOCK_BYTES, CHUNK_RECORDS
 from rekord.dataset.manifest import (
     CHECKSUM,
@@ -37,6 +35,7 @@ from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.sources.base import is_parted
 from rekord.storage.local import LOCAL, Storage
+from rekord.storage.transaction import Staging, Transaction, exists, read_bytes, remove_tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +46,29 @@ class Aim:
     plan: Plan
     storage: Storage = LOCAL
     fresh: bool = False
+    spills: str | None = None
     # Of rows that can be compared only by reading them all: their digest, as the manifest of the dataset has it.
     rows_digest: Callable[[], str] | None = None
 
 
-def links_followed(aim: Aim) -> Aim:
-    """Where the place is a link it stays one: what it leads to is written, and staged beside that."""
-    parent, name = os.path.split(os.path.abspath(aim.out))
-    real = aim.storage.real(os.path.join(parent, name))
-    if real == os.path.join(aim.storage.real(parent), name):
-        return aim
-    return replace(aim, out=real)
+@contextmanager
+def staged(aim: Aim) -> Iterator[tuple[Transaction, Staging | Manifest]]:
+    """The place, locked, and its staging as an earlier run left it; or the manifest, where all of it is done."""
+    transaction = Transaction(aim.out, aim.storage)
+    aim.storage.make_folder(transaction.parent)
+    with transaction.lock():
+        complete = complete_dataset(aim, transaction)
+        if complete is not None:
+            yield transaction, complete
+            return
+        staging = transaction.staging(aim.plan.id, spills=aim.spills)
+        _check_stagings(aim, transaction, staging)
+        inside = (os.path.join(FOLDER, "index"), os.path.join(FOLDER, "blocks"))
+        staging.prepare(aim.plan.to_json(), *inside)
+        yield transaction, staging
 
 
-def look_at_out(aim: Aim, staging: Staging) -> Manifest | None:
+def complete_dataset(aim: Aim, transaction: Transaction) -> Manifest | None:
     """What is at the place already: nothing, the dataset itself, or a reason to stop."""
     storage, out = aim.storage, aim.out
     if not exists(storage, out):
@@ -90,9 +98,8 @@ def look_at_out(aim: Aim, staging: Staging) -> Manifest | None:
             "a dataset with the same options from other rows",
             "--fresh (fresh=True) to write it anew, or another place",
         )
-    if exists(storage, staging.folder):
-        staging.remove()
-    clear_older(out, storage)
+    transaction.staging(aim.plan.id, spills=aim.spills).remove()
+    remove_replaced(transaction)
     return manifest
 
 
@@ -106,21 +113,22 @@ def _taken(out: str, found: str, do: str) -> RekordError:
     )
 
 
-def look_at_stagings(aim: Aim, own: Staging) -> None:
-    """Unfinished conversions to the same place: put away when that is asked for, else a reason to stop."""
-    for other in stagings(aim.out, aim.storage):
+def _check_stagings(aim: Aim, transaction: Transaction, own: Staging) -> None:
+    """Unfinished conversions to the same place: removed when that is asked for, else a reason to stop."""
+    for other in transaction.stagings():
         if aim.fresh or (other.folder != own.folder and not other.has_finished_tasks()):
             other.remove()  # as asked, or because there is nothing in it to go on from
         elif other.folder != own.folder:
             differs = aim.plan.differences(other.plan())
             raise error(
-                "U619",
+                "U609",
+                "unfinished conversion had a different plan",
                 location=Location(path=aim.out),
                 expected="the same source, schema and options as the unfinished conversion had",
                 found=f"a difference in {', '.join(differs)}"[:120],
                 do="run it with what it had to continue, or with --fresh (fresh=True) to start over",
             )
-    if aim.fresh and own.spills and exists(aim.storage, own.spills):
+    if aim.fresh:
         remove_tree(aim.storage, own.spills)
 
 
@@ -227,23 +235,17 @@ def write_companions(
     manifest = msgspec.structs.replace(manifest, companions=sorted(files))
     staging.write(os.path.join(staging.out, MANIFEST), manifest.to_json(), sync=True)
     # A worker whose driver was killed may have begun a file after this run put such files away.
-    staging.put_away()
+    staging.remove_unfinished(staging.out)
     for folder in (os.path.join(ours, "index"), blocks, ours, staging.out):
         storage.sync_folder(folder)
     return manifest
 
 
 def _concatenate(staging: Staging, parts: Sequence[PartDone], kind: str, path: str) -> None:
-    temporary = staging.temporary(path)
-    file = staging.storage.create(temporary)
-    try:
+    with staging.create(path, sync=True) as file:
         for number, part in enumerate(parts):
             if part.rejected if kind == "rejects" else part.remarks:
                 file.write(read_bytes(staging.storage, staging.map_path(number, kind)))
-        file.fsync()
-    finally:
-        file.close()
-    staging.storage.rename(temporary, path)
 
 
 def _block_list(shards: Sequence[ShardDone]) -> bytes:
@@ -261,47 +263,23 @@ def _block_list(shards: Sequence[ShardDone]) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def show(staging: Staging, out: str) -> str | None:
-    """Make the dataset appear at `out`, in place of an older one; the folder that files of others were left in."""
-    storage = staging.storage
-    target = os.path.abspath(out)
-    parent = os.path.dirname(target)
-    aside = None
-    if exists(storage, target) and list(storage.list(target)):
-        aside = _aside(target) + secrets.token_hex(4)
-        storage.rename(target, aside)
-    try:
-        storage.rename(staging.out, target)
-    except RekordError:
-        if aside is not None:
-            storage.rename(aside, target)
-        raise
-    storage.sync_folder(parent)
+def commit(transaction: Transaction, staging: Staging) -> str | None:
+    """Make the dataset appear, in place of an older one; the folder that files of others were left in."""
+    transaction.commit(staging.out)
     staging.remove()
-    return clear_older(out, storage)
+    return remove_replaced(transaction)
 
 
-def clear_older(out: str, storage: Storage) -> str | None:
-    """Remove older datasets that were put aside, by this run or by one that died before it could.
+def remove_replaced(transaction: Transaction) -> str | None:
+    """Remove older datasets that were put aside; the folder of one in which files of others were left."""
+    storage = transaction.storage
 
-    The folder of one in which files of others were left, if there is such a one.
-    """
-    target = os.path.abspath(out)
-    parent, prefix = os.path.dirname(target), os.path.basename(_aside(target))
-    left = None
-    for entry in storage.list(parent):
-        folder = os.path.join(parent, entry.name)
-        if not entry.name.startswith(prefix) or entry.kind != "folder":
-            continue
-        if exists(storage, manifest_path(folder)) or not list(storage.list(folder)):
-            left = remove_dataset(storage, folder) or left
-    return left
+    def remove(folder: str) -> str | None:
+        # Without a manifest it is what was left of one before.
+        known = exists(storage, manifest_path(folder)) or not storage.list(folder)
+        return remove_dataset(storage, folder) if known else None
 
-
-def _aside(target: str) -> str:
-    """How the hidden names of older datasets begin."""
-    parent, name = os.path.split(target)
-    return os.path.join(parent, f".{name}.rekord-old-")
+    return transaction.remove_replaced(remove)
 
 
 def remove_dataset(storage: Storage, folder: str) -> str | None:
@@ -315,11 +293,10 @@ def remove_dataset(storage: Storage, folder: str) -> str | None:
         for path in [os.path.join(folder, name) for name in (*names, *manifest.companions)]:
             if exists(storage, path):
                 storage.remove(path)
-        if exists(storage, ours):
-            remove_tree(storage, ours)
+        remove_tree(storage, ours)
         # Last: without it nobody would know what else is ours.
         storage.remove(manifest_path(folder))
-    if list(storage.list(folder)):
+    if storage.list(folder):
         return folder
     storage.remove_folder(folder)
     return None

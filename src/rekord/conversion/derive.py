@@ -7,7 +7,6 @@ what is finished is found again after a crash, as for a conversion. One rename s
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -22,11 +21,9 @@ from rekord.codec.plan import compile_plan
 from rekord.conversion.commit import (
     Aim,
     Companions,
-    links_followed,
-    look_at_out,
-    look_at_stagings,
-    show,
+    commit,
     split_part,
+    staged,
     write_companions,
 )
 from rekord.conversion.copy_records import Buffers, Copying, Records, Stretch
@@ -34,9 +31,8 @@ from rekord.conversion.driver import Watch
 from rekord.conversion.encode_rows import decoded_columns
 from rekord.conversion.engines.local import Workers
 from rekord.conversion.plan import Plan
-from rekord.conversion.progress import Tally
+from rekord.conversion.progress import ThreadTally
 from rekord.conversion.shards import ShardDone, ShardFile, finished_shard, index_place
-from rekord.conversion.staging import Lock, Staging, open_staging
 from rekord.dataset.compact_manifest import listed_shard
 from rekord.dataset.index import blocks_of, index_path
 from rekord.dataset.manifest import FORMAT, Manifest, Origin, SplitPart, shard_name
@@ -50,6 +46,7 @@ from rekord.schema import Schema
 from rekord.storage.local import LOCAL, Storage
 from rekord.storage.remote import is_remote
 from rekord.storage.router import ANYWHERE
+from rekord.storage.transaction import Staging, Transaction
 
 Piece: TypeAlias = "tuple[Any, Any, pa.Table]"
 """Frames, the lengths of them, and their lines of the index."""
@@ -161,18 +158,12 @@ def kept_shard(records: Records, shard: int, part: SplitPart, index: Sequence[st
 
 def remake(wanted: Remake, watch: Watch | None = None) -> Remade:
     """Make the dataset, or what is left to make of it."""
-    storage = wanted.storage
-    storage.make_folder(os.path.dirname(os.path.abspath(wanted.out)))
-    aim = links_followed(Aim(out=wanted.out, plan=wanted.plan, storage=storage, fresh=wanted.fresh))
-    with Lock(aim.out):
-        staging = open_staging(aim.out, aim.plan.id, storage, spills=None)
-        complete = look_at_out(aim, staging)
-        if complete is not None:
-            return Remade(manifest=complete, linked=0, written=0, nothing_to_do=True)
-        look_at_stagings(aim, staging)
-        staging.prepare(aim.plan.to_json())
+    aim = Aim(out=wanted.out, plan=wanted.plan, storage=wanted.storage, fresh=wanted.fresh)
+    with staged(aim) as (transaction, staging):
+        if isinstance(staging, Manifest):
+            return Remade(manifest=staging, linked=0, written=0, nothing_to_do=True)
         try:
-            return _Run(wanted, staging, watch).run(aim.out)
+            return _Run(wanted, transaction, staging, watch).run()
         except RekordError:
             if not staging.has_finished_tasks():  # there is nothing in it to go on from
                 with suppress(RekordError):
@@ -194,13 +185,17 @@ def unpacked_bytes(wanted: Remake) -> int:
 
 
 class _Run:
-    def __init__(self, wanted: Remake, staging: Staging, watch: Watch | None) -> None:
+    def __init__(
+        self, wanted: Remake, transaction: Transaction, staging: Staging, watch: Watch | None
+    ) -> None:
         self._wanted = wanted
+        self._transaction = transaction
         self._staging = staging
         self._watch = watch
-        self._tallies = threading.local()
+        watched = watch is not None and wanted.storage is LOCAL
+        self._local = _ThreadLocal(staging.folder if watched else None)
 
-    def run(self, out: str) -> Remade:
+    def run(self) -> Remade:
         wanted = self._wanted
         if self._watch is not None:
             self._watch.phase("write", self._staging, wanted.framed_bytes)
@@ -225,7 +220,7 @@ class _Run:
             name: [done[name, i] for i in range(len(split.shards))] for name, split in wanted.splits.items()
         }
         manifest = write_companions(self._staging, self._manifest(shards), (), shards, wanted.companions)
-        show(self._staging, out)
+        commit(self._transaction, self._staging)
         linked = sum(isinstance(one, Linked) for split in wanted.splits.values() for one in split.shards)
         return Remade(manifest=manifest, linked=linked, written=len(places) - linked, resumed_shards=resumed)
 
@@ -279,7 +274,7 @@ class _Run:
         done_path = self._staging.shard_done_path(split, number)
         if isinstance(shard, Linked):
             return self._linked(shard, name, done_path)
-        tally = self._tally
+        tally = self._local.own
         lengths: list[Any] = [np.zeros(0, np.int64)]
         tables: list[pa.Table] = []
         with ShardFile(self._staging, name, new.compression) as file:
@@ -301,7 +296,7 @@ class _Run:
 
     def _copied(self, shard: Copied) -> Iterator[Piece]:
         wanted, records = self._wanted, shard.stretch.records
-        with Copying(records, wanted.schema, wanted.index, self._buffers) as copying:
+        with Copying(records, wanted.schema, wanted.index, self._local.buffers) as copying:
             yield from copying.windows(shard.stretch)
 
     def _changed(self, shard: Changed) -> Iterator[Piece]:
@@ -333,27 +328,17 @@ class _Run:
     def _another_name(self, source: str, target: str) -> None:
         """A link is complete at once; where there can be none the file is copied."""
         staging = self._staging
-        if staging.size_of(target) >= 0:
-            staging.storage.remove(target)
+        staging.remove_file(target)
         if not staging.storage.link(source, target):
             _copy_file(source, target, staging)
 
-    @property
-    def _buffers(self) -> Buffers:
-        """Of this thread: shard after shard is read into the same memory."""
-        buffers: Buffers | None = getattr(self._tallies, "buffers", None)
-        if buffers is None:
-            buffers = self._tallies.buffers = Buffers()
-        return buffers
 
-    @property
-    def _tally(self) -> Tally:
-        tally: Tally | None = getattr(self._tallies, "own", None)
-        if tally is None:
-            watched = self._watch is not None and self._wanted.storage is LOCAL
-            tally = Tally(self._staging.folder if watched else None)
-            self._tallies.own = tally
-        return tally
+class _ThreadLocal(ThreadTally):
+    """Of each thread: shard after shard is read into the same memory."""
+
+    def __init__(self, folder: str | None) -> None:
+        super().__init__(folder)
+        self.buffers = Buffers()
 
 
 def _decoded(decoder: IndexedDecoder, numbers: Ids, schema: Schema) -> Batch:
@@ -374,18 +359,7 @@ def _decoded(decoder: IndexedDecoder, numbers: Ids, schema: Schema) -> Batch:
 
 
 def _copy_file(source: str, target: str, staging: Staging) -> None:
-    temporary = staging.temporary(target)
-    file = staging.storage.create(temporary)
-    try:
-        with ANYWHERE.open_read(source) as old:
-            buffer = memoryview(bytearray(_COPY_BYTES))
-            while count := old.readinto(buffer):
-                file.write(buffer[:count])
-        file.fsync()
-    except BaseException:
-        with suppress(RekordError):
-            staging.storage.remove(temporary)
-        raise
-    finally:
-        file.close()
-    staging.storage.rename(temporary, target)
+    with staging.create(target, sync=True) as file, ANYWHERE.open_read(source) as old:
+        buffer = memoryview(bytearray(_COPY_BYTES))
+        while count := old.readinto(buffer):
+            file.write(buffer[:count])

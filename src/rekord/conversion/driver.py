@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -20,21 +19,18 @@ from rekord.conversion.commit import (
     REJECTS,
     Aim,
     Companions,
-    links_followed,
-    look_at_out,
-    look_at_stagings,
+    commit,
     manifest_of,
     rows_digest,
-    show,
+    staged,
     write_companions,
 )
 from rekord.conversion.engines.local import Workers
 from rekord.conversion.plan import Job, Plan
-from rekord.conversion.progress import Tally
+from rekord.conversion.progress import Tally, ThreadTally
 from rekord.conversion.shards import Shard, ShardDone, cut_split, finished_shard
 from rekord.conversion.spill import PartDone, Segment
 from rekord.conversion.splits import HASH_BITS, Hashes, SplitRule
-from rekord.conversion.staging import Lock, Staging, open_staging, read_bytes
 from rekord.conversion.tasks import (
     SpillLost,
     index_kind,
@@ -52,6 +48,7 @@ from rekord.errors import DatasetError, error
 from rekord.location import Location
 from rekord.sources.base import PART_BYTES, Part, is_parted
 from rekord.storage.local import LOCAL, Storage
+from rekord.storage.transaction import Staging, Transaction, read_bytes
 
 
 class Watch(Protocol):
@@ -206,40 +203,33 @@ _SMALL_BYTES = 4096
 
 def convert(conversion: Conversion, watch: Watch | None = None) -> Outcome:
     """Run a conversion, or what is left of it."""
-    storage = conversion.storage
-    storage.make_folder(os.path.dirname(os.path.abspath(conversion.out)))
     job = conversion.job
-    aim = links_followed(
-        Aim(
-            out=conversion.out,
-            plan=conversion.plan,
-            storage=storage,
-            fresh=conversion.fresh,
-            rows_digest=None if is_parted(job.source) else lambda: rows_digest(serial_digests(job)),
-        )
+    aim = Aim(
+        out=conversion.out,
+        plan=conversion.plan,
+        storage=conversion.storage,
+        fresh=conversion.fresh,
+        spills=conversion.spills,
+        rows_digest=None if is_parted(job.source) else lambda: rows_digest(serial_digests(job)),
     )
-    conversion = replace(conversion, out=aim.out)
-    with Lock(conversion.out):
-        staging = open_staging(conversion.out, conversion.plan.id, storage, spills=conversion.spills)
-        complete = look_at_out(aim, staging)
-        if complete is not None:
-            return Outcome(
-                manifest=complete, rejects=None, remarks=None, resumed_shards=0, nothing_to_do=True
-            )
-        look_at_stagings(aim, staging)
-        staging.prepare(conversion.plan.to_json())
-        return _Run(conversion, staging, watch).run()
+    with staged(aim) as (transaction, staging):
+        if isinstance(staging, Manifest):
+            return Outcome(manifest=staging, rejects=None, remarks=None, resumed_shards=0, nothing_to_do=True)
+        return _Run(conversion, transaction, staging, watch).run()
 
 
 class _Run:
     """One run of a conversion: the driver, which holds sums and no rows."""
 
-    def __init__(self, conversion: Conversion, staging: Staging, watch: Watch | None) -> None:
+    def __init__(
+        self, conversion: Conversion, transaction: Transaction, staging: Staging, watch: Watch | None
+    ) -> None:
         self.conversion = conversion
+        self.transaction = transaction
         self.job = conversion.job
         self.staging = staging
         self.watch = watch
-        self._tallies = threading.local()
+        self._tallies = ThreadTally(staging.folder if conversion.storage is LOCAL else None)
         self.packed = b"" if conversion.workers == 1 else packed(self.job)
         self.parts: list[Part] = []
         self._made_again: set[int] = set()
@@ -255,7 +245,7 @@ class _Run:
         manifest = manifest_of(self.job, self.conversion.plan, done, finished, self.conversion.version)
         manifest = msgspec.structs.replace(manifest, parent=self.conversion.parent)
         manifest = write_companions(self.staging, manifest, done, finished, self.conversion.companions)
-        left = show(self.staging, self.conversion.out)
+        left = commit(self.transaction, self.staging)
         ours = os.path.join(self.conversion.out, ".rekord")
         return Outcome(
             manifest=manifest,
@@ -268,11 +258,7 @@ class _Run:
     @property
     def tally(self) -> Tally:
         """What this thread has done."""
-        tally: Tally | None = getattr(self._tallies, "own", None)
-        if tally is None:
-            tally = Tally(self.staging.folder if self.conversion.storage is LOCAL else None)
-            self._tallies.own = tally
-        return tally
+        return self._tallies.own
 
     @property
     def _made_together(self) -> bool:
@@ -470,8 +456,7 @@ class _Run:
             del self._needed[part]
             # The next run must not take it for lost.
             self.staging.write(self.staging.map_path(part, "spent"), b"")
-            if self.staging.size_of(self.staging.map_path(part, "spill")) >= 0:
-                self.staging.storage.remove(self.staging.map_path(part, "spill"))
+            self.staging.remove_file(self.staging.map_path(part, "spill"))
 
     def _threads_will_do(self, parts: Sequence[PartDone]) -> bool:
         """Whether shards are mostly read, hashed and written, which other threads need not wait for.
@@ -487,8 +472,7 @@ class _Run:
             # What was made of all parts together would have to be made again too, which the next run does; and
             # what is lost twice is not mended by a third time.
             for kind in ("spent", "done"):
-                if self.staging.size_of(self.staging.map_path(number, kind)) >= 0:
-                    self.staging.storage.remove(self.staging.map_path(number, kind))
+                self.staging.remove_file(self.staging.map_path(number, kind))
             raise error(
                 "X518",
                 location=Location(path=self.staging.map_path(number, "spill")),
@@ -497,8 +481,7 @@ class _Run:
                 do="run the same command again: it makes this part anew and goes on",
             )
         self._made_again.add(number)
-        if self.staging.size_of(self.staging.map_path(number, "spent")) >= 0:
-            self.staging.storage.remove(self.staging.map_path(number, "spent"))
+        self.staging.remove_file(self.staging.map_path(number, "spent"))
         made = map_part(self.job, self.staging, number, self.parts[number], self.tally)
         if made.digest != known.digest:
             raise error(

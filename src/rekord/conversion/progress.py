@@ -1,15 +1,12 @@
-"""Progress of a conversion, counted per thread; and freed memory returned to the system."""
+"""Progress of a conversion, counted per thread."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import struct
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 _COUNTS = struct.Struct("<4q")
 
@@ -35,7 +32,7 @@ class Tally:
             return
         path = os.path.join(folder, f"{os.getpid()}-{threading.get_native_id()}.count")
         with suppress(OSError):
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
             self._path = path
 
     def rows(self, rows: int, spilled_bytes: int, rejected: int) -> None:
@@ -59,11 +56,18 @@ class Tally:
         # Written and not mapped: on a full disk a write fails, where a mapped page would end the process. The file
         # is not made again: the folder may be on its way out.
         with suppress(OSError):
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = os.open(self._path, os.O_WRONLY)
             try:
                 os.write(descriptor, _COUNTS.pack(*sums))
             finally:
                 os.close(descriptor)
+
+
+class ThreadTally(threading.local):
+    """The tally of each thread that asks."""
+
+    def __init__(self, folder: str | None) -> None:
+        self.own = Tally(folder)
 
 
 def counted(folder: str) -> Counts:
@@ -80,22 +84,3 @@ def counted(folder: str) -> Counts:
 
 LARGE_BYTES = 32 << 20
 """A task that handled so much leaves enough behind for it to be worth a few milliseconds."""
-
-
-def give_back() -> None:
-    """Let go of what the allocator holds for later.
-
-    glibc keeps freed blocks of up to 32 MiB once it has seen such sizes, and what it keeps grows for hours as
-    buffers of many sizes come and go. Other allocators return memory by themselves.
-    """
-    trim = _trim()
-    if trim is not None:
-        trim(0)
-
-
-@lru_cache(maxsize=1)
-def _trim() -> Any:
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return None

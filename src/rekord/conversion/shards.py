@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from rekord.conversion.plan import CutRule
-from rekord.conversion.progress import LARGE_BYTES, give_back
+from rekord.conversion.progress import LARGE_BYTES
 from rekord.conversion.spill import RUN_BYTES, PartDone
 from rekord.conversion.splits import HASH_BITS
-from rekord.conversion.staging import Staging
 from rekord.dataset.index import index_file
 from rekord.dataset.manifest import FOLDER, Count, tagged
-from rekord.errors import RekordError
 from rekord.framing.deflate import frame_sink
 from rekord.schema import Schema
 from rekord.storage.async_writer import Output
+from rekord.storage.portability import trim_heap
+from rekord.storage.transaction import Staging
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -209,9 +208,7 @@ class ShardFile:
     def __init__(self, staging: Staging, name: str, compression: str) -> None:
         self._staging = staging
         self._name = name
-        self._path = os.path.join(staging.out, name)
-        self._temporary = staging.temporary(self._path)
-        self._file = staging.storage.create(self._temporary)
+        self._file = staging.create(os.path.join(staging.out, name), sync=True)
         self._output = Output(self._file, hashed=True)
         self._sink = frame_sink(compression, self._output.write)
         self._is_plain = compression == "none"
@@ -224,11 +221,9 @@ class ShardFile:
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._output.__exit__(kind, failure, trace)
-        self._file.close()
         if not self._complete:
             # What is half done is of no use to anybody, and the disk may be full of it.
-            with suppress(RekordError):
-                self._staging.storage.remove(self._temporary)
+            self._file.discard()
 
     def write(self, frames: Buffer) -> None:
         """Whole frames, in any pieces; they may be used again after that."""
@@ -250,12 +245,11 @@ class ShardFile:
         """
         self._sink.finish()
         self._output.finish()
-        self._file.fsync()
         offsets = np.cumsum(lengths) - lengths
         digest = tagged(self._output.sha256())
         made = index_file(schema, index, offsets, tables, self._sink.flush_points, digest)
         staging = self._staging
-        staging.storage.rename(self._temporary, self._path)
+        self._file.commit()
         self._complete = True
         staging.write(index_place(staging, self._name), made.data, sync=True)
         done = ShardDone(
@@ -269,7 +263,7 @@ class ShardFile:
         )
         staging.write_done(done_path, done)
         if done.file_bytes >= LARGE_BYTES:
-            give_back()
+            trim_heap()
         return done
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,9 +15,7 @@ import pyarrow as pa
 
 from rekord import _core
 from rekord.conversion.splits import Hashes
-from rekord.conversion.staging import Staging
-from rekord.errors import RekordError
-from rekord.storage.local import Writable
+from rekord.storage.transaction import Staging
 
 HOLE_BYTES = 16 << 10
 """From here on writing a file's bytes to a spill costs more than opening the file a second time."""
@@ -67,16 +64,13 @@ def _place_of(data: bytes, frame: memoryview) -> int:
 def fill_hole(path: bytes, hole: memoryview) -> bool:
     """Read the bytes of a file that a frame left out; False where there are not so many any more."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with open(path, "rb", buffering=0) as file:
             filled = 0
             while filled < len(hole):
-                count = os.readv(descriptor, [hole[filled:]])
+                count = file.readinto(hole[filled:])
                 if not count:
                     return False
                 filled += count
-        finally:
-            os.close(descriptor)
     except OSError:
         return False
     return True
@@ -192,9 +186,7 @@ class SpillWriter:
         self._staging = staging
         self._part = part
         self._sort = sort
-        self._path = staging.map_path(part, "spill")
-        self._temporary = staging.temporary(self._path)
-        self._file: Writable | None = staging.storage.create(self._temporary)
+        self._file = staging.create(staging.map_path(part, "spill"))
         self._waiting: list[Encoded] = []
         self._waiting_bytes = 0
         self._written_bytes = 0
@@ -220,11 +212,8 @@ class SpillWriter:
 
     def finish(self, *, rows: int, rejected: int, remarks: int) -> PartDone:
         self._flush()
-        assert self._file is not None
-        self._file.close()
-        self._file = None
         index = _index_file(self._batches)
-        self._staging.storage.rename(self._temporary, self._path)
+        self._file.commit()
         self._staging.write(self._staging.map_path(self._part, "index"), index)
         return PartDone(
             rows=rows,
@@ -240,14 +229,9 @@ class SpillWriter:
 
     def discard(self) -> None:
         """Give up: whoever tries again begins with another file, and may need the room that this one took."""
-        if self._file is not None:
-            file, self._file = self._file, None
-            file.close()
-            with suppress(RekordError):
-                self._staging.storage.remove(self._temporary)
+        self._file.discard()
 
     def _write(self, frames: Any) -> None:
-        assert self._file is not None
         self._file.write(frames)
         self._written_bytes += len(memoryview(frames).cast("B"))
 

@@ -304,4 +304,4 @@ def _no_key(by: str | None, stratify: str | None, why: str) -> None:
 
 
 def _refused(name: str, value: object, expected: str, found: str, do: str) -> RekordError:
-    return error("U617", f"`{name}` cannot be {shown(value)}", expected=expected, found=found, do=do)
+    return error("U605", f"`{name}` cannot be {shown(value)}", expected=expected, found=found, do=do)

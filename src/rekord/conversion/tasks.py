@@ -15,7 +15,7 @@ import pyarrow as pa
 from rekord import _core
 from rekord.conversion.encode_rows import BadRows, Encoding
 from rekord.conversion.plan import Job
-from rekord.conversion.progress import LARGE_BYTES, Tally, give_back
+from rekord.conversion.progress import LARGE_BYTES, Tally
 from rekord.conversion.shards import Bucket, Shard, ShardDone, ShardFile, slices_of
 from rekord.conversion.spill import (
     Digest,
@@ -26,11 +26,12 @@ from rekord.conversion.spill import (
     needs_sorting,
     read_index,
 )
-from rekord.conversion.staging import Staging
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.sources.base import PART_BYTES, Chunk, Part, is_parted
 from rekord.storage.local import Readable
+from rekord.storage.portability import trim_heap
+from rekord.storage.transaction import Staging
 
 _READ_BYTES = 4 << 20
 _WINDOW_BYTES = 1 << 20
@@ -85,7 +86,7 @@ def finish_part(staging: Staging, number: int, writer: SpillWriter, rows: int, b
             staging.write(staging.map_path(number, kind), lines)
     staging.write_done(staging.map_path(number, "done"), done)
     if done.spill_bytes >= LARGE_BYTES:
-        give_back()
+        trim_heap()
     return done
 
 

@@ -12,8 +12,8 @@ import atexit
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from queue import SimpleQueue
 from time import monotonic
@@ -21,6 +21,11 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
+Tool = TypeVar("Tool")
+
+_MOST_THREADS = 256
+_MOST_PREFETCH = 4096
+"""Beyond a few hundred threads and a few thousand results ahead, more only take more memory."""
 
 _EXIT_SECONDS = 10.0
 """How long the end of the process waits for threads that are in the middle of their work. One of them may hang in a
@@ -103,6 +108,73 @@ class OrderedWork(Generic[Piece, Result]):
             thread = _Worker(self._shared, f"{self._name}-{number}")
             self._threads.append(thread)
             thread.start()
+
+
+class InlineWork(Generic[Piece, Result]):
+    """The same on the caller's thread: each piece is taken and made when its result is asked for."""
+
+    def __init__(
+        self,
+        take: Callable[[], Piece | None],
+        make: Callable[[Piece], Result],
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
+        self._take = take
+        self._make = make
+        self._on_end = on_end
+        self._is_closed = False
+
+    def __next__(self) -> Result:
+        piece = None if self._is_closed else self._take()
+        if piece is None:
+            raise StopIteration
+        return self._make(piece)
+
+    def close(self) -> None:
+        """Take no more."""
+        if not self._is_closed and self._on_end is not None:
+            self._on_end()
+        self._is_closed = True
+
+
+def ordered_work(
+    take: Callable[[], Piece | None],
+    make: Callable[[Piece], Result],
+    *,
+    threads: int,
+    prefetch: int,
+    name: str,
+    on_end: Callable[[], None] | None = None,
+) -> OrderedWork[Piece, Result] | InlineWork[Piece, Result]:
+    """Results in order, `prefetch` of them ahead; with one thread and nothing ahead, on the caller's thread."""
+    if is_inline(threads, prefetch):
+        return InlineWork(take, make, on_end)
+    count = min(threads, _MOST_THREADS)
+    ahead = count + min(prefetch, _MOST_PREFETCH)
+    return OrderedWork(take, make, threads=count, ahead=ahead, name=name, on_end=on_end)
+
+
+def is_inline(threads: int, prefetch: int) -> bool:
+    """Whether nothing runs in the background."""
+    return threads == 1 and prefetch == 0
+
+
+class IdlePool(Generic[Tool]):
+    """Tools that serve one thread at a time, and are used again: as many as are used at once."""
+
+    def __init__(self, new: Callable[[], Tool]) -> None:
+        self._new = new
+        self._idle: list[Tool] = []
+
+    @contextmanager
+    def lend(self) -> Iterator[Tool]:
+        """A tool, which is used again unless the block fails: it may then hold half a batch."""
+        try:
+            tool = self._idle.pop()
+        except IndexError:
+            tool = self._new()
+        yield tool
+        self._idle.append(tool)
 
 
 _Slot: TypeAlias = "SimpleQueue[tuple[Any, BaseException | None]]"

@@ -22,8 +22,18 @@ from rekord.dataset.index import CHUNK_RECORDS
 from rekord.dataset.infer import LazySchema
 from rekord.dataset.order import Ids
 from rekord.dataset.read_transforms import refuse_changed
-from rekord.dataset.sampled_split import WORD, Drawn, Quotas, checked_share, shared_out
-from rekord.dataset.samplers import Selection, all_numbers, digest_of, numbers_at
+from rekord.dataset.record_view import RecordView
+from rekord.dataset.samplers import (
+    WORD,
+    Quotas,
+    Sampling,
+    Selection,
+    all_numbers,
+    checked_share,
+    digest_of,
+    numbers_at,
+    shared_out,
+)
 from rekord.dataset.shard_index import index_mismatch
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
@@ -92,7 +102,7 @@ class ByClass:
     def coded(self) -> Coded:
         """The class of each record."""
         if self._coded is None:
-            self._coded = self._load()
+            self._coded = self.load()
             self._check()
         return self._coded
 
@@ -114,7 +124,8 @@ class ByClass:
             kept["_coded"] = None
         return kept
 
-    def _load(self) -> Coded:
+    def load(self) -> Coded:
+        """The class of each record, or none: whether every record has one is not checked."""
         kept = _kept.setdefault(self.shards, {})
         if self.by not in kept:
             columns = _index_columns(self.shards, self.by)
@@ -126,7 +137,7 @@ class ByClass:
         return found if self.ids is None else found.of(all_numbers(self.ids))
 
     def _read(self, ids: Selection | None) -> Iterator[Any]:
-        split = Split("", self.shards, self._schema, ids=ids)
+        split = Split("", RecordView(self.shards, ids), self._schema)
         for batch in split.batches(_READ_ROWS, columns=[self.by]):
             yield column_to_arrow(batch[self.by])
 
@@ -241,7 +252,7 @@ def _checked_feature(schema: LazySchema, by: object) -> Feature:
 
 def _refused(what: str, expected: str, found: str) -> RekordError:
     return error(
-        "U665",
+        "U667",
         f"records cannot be told apart by {what}",
         expected=expected,
         found=found,
@@ -292,7 +303,7 @@ class Balance:
     quotas: Ids
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Balanced by which column."""
         return f"balanced by `{self.by_class.by}`"
 
@@ -327,7 +338,7 @@ class Repeats:
     factors: npt.NDArray[np.float64]
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Balanced by which column."""
         return f"balanced by `{self.by_class.by}`"
 
@@ -404,26 +415,28 @@ class Repeated:
         return self
 
 
-def balanced_split(split: Split, by: str, target: Mapping[Any, Any] | Literal["present"] | None) -> Drawn:
-    """A split in which the classes of a column have equal shares, or those of `target`."""
+def balanced_sampling(
+    split: Split, by: str, target: Mapping[Any, Any] | Literal["present"] | None
+) -> Sampling:
+    """A sampling in which the classes of a column have equal shares, or those of `target`."""
     refuse_changed(split, by, "balanced")
-    by_class = ByClass(split._shards, split._schema, by, split._ids)
+    by_class = ByClass(split.view.shards, split.stored_schema, by, split.view.ids)
     if not by_class.records:
         raise _no_balance(by, "there is no record", "at least one record", "none", "balance another split")
     shares = _shares(by_class, target)
     if by_class.is_several:
-        return Drawn(split, Repeats(by_class, _factors(by_class, shares)), map=split._map)
-    return Drawn(split, Balance(by_class, shared_out(by_class.records, shares)), map=split._map)
+        return Repeats(by_class, _factors(by_class, shares))
+    return Balance(by_class, shared_out(by_class.records, shares))
 
 
 def class_weights(split: Split, by: str, *, names: bool) -> dict[Any, float]:
     """n / (k · count) of each of k classes that there are."""
     refuse_changed(split, by, "class_weights")
-    by_class = ByClass(split._shards, split._schema, by, split._ids)
+    by_class = ByClass(split.view.shards, split.stored_schema, by, split.view.ids)
     feature = by_class.feature
     counts = None
-    if feature.class_count is not None and not feature.shape and split._ids is None:
-        counts = indexed_counts(split._shards, by)
+    if feature.class_count is not None and not feature.shape and split.view.ids is None:
+        counts = indexed_counts(split.view.shards, by)
     if counts is None:
         counts = dict(zip(by_class.coded.classes, by_class.coded.counts().tolist(), strict=True))
     there = {one: count for one, count in sorted(counts.items()) if count}

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.background import OrderedWork
+from rekord.dataset.background import IdlePool, ordered_work
 from rekord.dataset.loader import Loader, Reading, State
-from rekord.dataset.order import Ids, Remainder, Steps
+from rekord.dataset.order import Remainder, Steps
 from rekord.dataset.postprocess import Batch
 from rekord.dataset.read_transforms import Transforming
 from rekord.dataset.readers.indexed import IndexedDecoder
-from rekord.dataset.readers.sequential import (
-    THREADS,
-    Begin,
-    InlineBatches,
-    ThreadedBatches,
-    new_pool,
-    sensible,
-)
+from rekord.dataset.readers.sequential import THREADS, SequentialBatches, new_pool
 from rekord.dataset.samplers import Recipe
 from rekord.dataset.shards import Shards
 from rekord.errors import error
+from rekord.storage.portability import usable_cores
 
 _MOST_USUAL_THREADS = 4
 """More threads than this read no faster from one disk; who knows better says so."""
@@ -92,106 +85,38 @@ class Batches(Loader[Batch]):
 
 
 def read_batches(request: Request, epoch: int, consumed: int) -> Reading[Batch]:
-    """The batches of an epoch from a position on."""
+    """The batches of an epoch from a position on: of all files from front to end, or of records by number."""
+    plan, pictures = request.decoding()
     if request.streams:
-        return _Streamed(request, consumed)
-    return _Indexed(request, epoch, consumed)
+        return SequentialBatches(
+            request.shards,
+            plan,
+            request.batch_size,
+            finish=request.finish,
+            pictures=pictures,
+            threads=request.threads,
+            prefetch=request.prefetch,
+            consumed=consumed,
+            drop_remainder=request.remainder == "drop",
+        )
+    pool = new_pool()
+    steps = request.steps(consumed)
+    own = islice(steps.of_worker(request.worker, request.workers), request.delivered, None)
+    decoders = IdlePool(lambda: IndexedDecoder(request.shards, plan, pool, pictures))
 
+    def decode(step: int) -> tuple[Batch, int]:
+        with decoders.lend() as decoder:
+            batch = decoder.decode(request.recipe.records(epoch, steps.positions(step)))
+        return (request.finish(batch) if request.finish else batch), steps.consumed_after(step)
 
-class _Streamed:
-    """The batches of all files in order, from a record on."""
-
-    def __init__(self, request: Request, consumed: int) -> None:
-        plan, pictures = request.decoding()
-        begin = _after(request.shards, consumed)
-
-        def finished(batch: Batch, rows: int) -> tuple[Batch, int]:
-            return (request.finish(batch) if request.finish else batch), rows
-
-        self._made: InlineBatches[tuple[Batch, int]] | ThreadedBatches[tuple[Batch, int]]
-        if request.threads == 1 and request.prefetch == 0:
-            self._made = InlineBatches(
-                request.shards, plan, request.batch_size, after=finished, pictures=pictures, begin=begin
-            )
-        else:
-            self._made = ThreadedBatches(
-                request.shards,
-                plan,
-                request.batch_size,
-                after=finished,
-                pictures=pictures,
-                threads=request.threads,
-                prefetch=request.prefetch,
-                begin=begin,
-            )
-        self._full = request.batch_size if request.remainder == "drop" else 0
-        self._consumed = consumed
-
-    def __next__(self) -> tuple[Batch, int]:
-        batch, rows = next(self._made)
-        if rows < self._full:
-            raise StopIteration
-        self._consumed += rows
-        return batch, self._consumed
-
-    def close(self) -> None:
-        """End the threads, and close the file."""
-        self._made.close()
-
-
-def _after(shards: Shards, consumed: int) -> Begin:
-    """The file that holds record number `consumed`, and its number there."""
-    if not consumed or not shards.counted:
-        return 0, consumed
-    done = 0
-    while done < len(shards.paths) and shards.starts[done + 1] <= consumed:
-        done += 1
-    return done, consumed - int(shards.starts[done])
-
-
-class _Indexed:
-    """The batches of this rank's steps from a position on."""
-
-    def __init__(self, request: Request, epoch: int, consumed: int) -> None:
-        plan, pictures = request.decoding()
-        pool = new_pool()
-        steps = request.steps(consumed)
-        own = islice(steps.of_worker(request.worker, request.workers), request.delivered, None)
-        idle: list[IndexedDecoder] = []
-
-        def decode(step: int) -> tuple[Batch, int]:
-            ids: Ids = request.recipe.records(epoch, steps.positions(step))
-            try:
-                decoder = idle.pop()
-            except IndexError:
-                decoder = IndexedDecoder(request.shards, plan, pool, pictures)
-            batch = decoder.decode(ids)
-            idle.append(decoder)  # not after a failure: it may hold half a batch
-            return (request.finish(batch) if request.finish else batch), steps.consumed_after(step)
-
-        self._own = own
-        self._decode = decode
-        self._work: OrderedWork[int, tuple[Batch, int]] | None = None
-        if request.threads > 1 or request.prefetch > 0:
-            threads, ahead = sensible(request.threads, request.prefetch)
-            self._work = OrderedWork(
-                lambda: next(own, None), decode, threads=threads, ahead=ahead, name=THREADS
-            )
-
-    def __next__(self) -> tuple[Batch, int]:
-        if self._work is not None:
-            return next(self._work)
-        return self._decode(next(self._own))
-
-    def close(self) -> None:
-        """End the threads."""
-        if self._work is not None:
-            self._work.close()
+    return ordered_work(
+        lambda: next(own, None), decode, threads=request.threads, prefetch=request.prefetch, name=THREADS
+    )
 
 
 def usual_threads() -> int:
     """As many threads as this process may use cores, up to a sensible number; one in a worker of torch."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     return min(cores, _MOST_USUAL_THREADS)
 
 

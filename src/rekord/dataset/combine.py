@@ -10,13 +10,12 @@ from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 from rekord import _core
-from rekord.dataset.compact_manifest import ListedSplits
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.infer import LazySchema
 from rekord.dataset.order import Ids
 from rekord.dataset.read_transforms import same_transforms
-from rekord.dataset.sampled_split import WORD, Drawn, Quotas, checked_share, shared_out
-from rekord.dataset.samplers import Recipe, Selection, all_numbers, joined
+from rekord.dataset.record_view import RecordView
+from rekord.dataset.samplers import WORD, Quotas, Recipe, checked_share, shared_out
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
@@ -25,29 +24,17 @@ from rekord.schema import Schema
 from rekord.schema.compat import compat
 
 
-def joined_shards(parts: Sequence[Shards]) -> Shards:
-    """The shards of all, in this order."""
-    listed = [part._listed for part in parts if part._listed is not None]
-    if len(listed) == len(parts):
-        return Shards(listed=ListedSplits(tuple(listed)))
-    paths = [path for part in parts for path in part.paths]
-    # What was found out by a look at files is found out again: only a file's word is passed on as one.
-    if not all(part.is_told for part in parts):
-        return Shards(paths)
-    return Shards(paths, [count for part in parts for count in part.counts], told_by=parts[0]._told_by)
-
-
 def joined_schema(parts: Sequence[Split]) -> LazySchema:
     """The schema of the first part that reads the records of all."""
-    first = parts[0]._schema
-    if all(part._schema is first for part in parts):
+    first = parts[0].stored_schema
+    if all(part.stored_schema is first for part in parts):
         return first
     schemas = [part.schema for part in parts]
     chosen = next((one for one in schemas if all(_misfit(other, one) is None for other in schemas)), None)
     if chosen is None:
         raise _misfitting(parts, schemas)
     paths = [path for part in parts for path in part.paths]
-    if any(part._schema.declared for part in parts):
+    if any(part.stored_schema.declared for part in parts):
         return LazySchema(paths, chosen, None)
     return LazySchema(paths, None, None, inferred=chosen)
 
@@ -114,19 +101,16 @@ def concat(splits: Iterable[Split | Dataset]) -> Split:
     names = "+".join(dict.fromkeys([part.name for part in parts]))
     return Split(
         names,
-        joined_shards([part._shards for part in parts]),
+        RecordView.concat([part.view for part in parts], digest=_joined_digest(parts)),
         schema,
-        ids=_joined_ids(parts),
-        map=parts[0]._map,
-        transforms=None if parts[0]._transforms is None else parts[0]._transforms.on(schema),
-        block_records=_joined_block(parts),
-        digest=_joined_digest(parts),
+        row_transforms=None if parts[0].row_transforms is None else parts[0].row_transforms.on(schema),
+        batch_map=parts[0].batch_map,
     )
 
 
 def _checked_splits(splits: Any) -> list[Split]:
     given = list(splits) if isinstance(splits, Iterable) and not isinstance(splits, (Split, Dataset)) else []
-    parts = [one._only("concat") if isinstance(one, Dataset) else one for one in given]
+    parts = [one.only_split("concat") if isinstance(one, (Split, Dataset)) else one for one in given]
     wrong = [one for one in parts if not isinstance(one, Split)]
     if not parts or wrong:
         found = f"{type(wrong[0]).__name__}: {repr(wrong[0])[:40]}" if wrong else repr(splits)[:60]
@@ -138,19 +122,19 @@ def _checked_splits(splits: Any) -> list[Split]:
             do='rk.concat([dataset["train"], dataset["val"]])',
         )
     for one in parts:
-        if isinstance(one, Drawn):
-            raise one._no_view("concat")
-        if not same_transforms(one._transforms, parts[0]._transforms):
+        one.numbered("concat")
+        if not same_transforms(one.row_transforms, parts[0].row_transforms):
             raise error(
-                "U657",
+                "U656",
                 "splits with different transforms cannot be put together",
                 expected="splits without transforms, or all with the same",
                 found=f"`{parts[0].name}` and `{one.name}` with different ones",
                 do="rk.concat([a, b]).transform(…)",
             )
-        if one._map is not parts[0]._map:
+        if one.batch_map is not parts[0].batch_map:
             raise error(
-                "U657",
+                "U656",
+                "splits with different functions cannot be combined",
                 expected="splits without a function, or all with one and the same",
                 found=f"`{parts[0].name}` and `{one.name}` with different ones",
                 do="rk.concat([a, b]).map(function)",
@@ -158,29 +142,10 @@ def _checked_splits(splits: Any) -> list[Split]:
     return parts
 
 
-def _joined_ids(parts: Sequence[Split]) -> Selection | None:
-    """The numbers of the records in the joined numbering; None where they are all, in order."""
-    if all(part._ids is None for part in parts):
-        return None
-    ids: list[Selection] = []
-    begin = 0
-    for part in parts:
-        ids.append(all_numbers(part._all_ids()) + begin)
-        begin += len(part._shards)
-    return joined(ids)
-
-
-def _joined_block(parts: Sequence[Split]) -> int | None:
-    known = [part._block_records for part in parts if part._block_records is not None]
-    return min(known) if len(known) == len(parts) else None
-
-
 def _joined_digest(parts: Sequence[Split]) -> str | None:
     """One for all where each is known without a look at the files; else it is found out when it is needed."""
-    known = [part._digest for part in parts if part._digest is not None]
-    if len(known) < len(parts):
-        return None
-    return hashlib.sha256("+".join([f"{part.name}:{part._digest}" for part in parts]).encode()).hexdigest()
+    known = [f"{part.name}:{part.view.known_digest}" for part in parts if part.view.known_digest is not None]
+    return hashlib.sha256("+".join(known).encode()).hexdigest() if len(known) == len(parts) else None
 
 
 Length: TypeAlias = 'int | Literal["sum", "shortest", "longest"]'
@@ -200,10 +165,9 @@ def mix(parts: Sequence[tuple[Split | Dataset, float]], *, length: Length = "sum
         if not size:
             raise _no_mix(f"part {number} has no records", "records in every part", "none", "leave it out")
     quotas = _quotas(sizes, shares, length)
-    shards = joined_shards([split._shards for split in splits])
-    told = hashlib.sha256("\0".join(split.digest() for split in splits).encode()).hexdigest()
-    base = Split("mix", shards, schema, digest=told)
-    return Drawn(base, Mixture(SplitParts(tuple(splits)), quotas))
+    digest = hashlib.sha256("\0".join(split.digest() for split in splits).encode()).hexdigest()
+    view = RecordView(Shards.concat([split.view.shards for split in splits]), digest=digest)
+    return Split("mix", view, schema, sampling=Mixture(SplitParts(tuple(splits)), quotas))
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,13 +186,13 @@ class SplitParts:
     def records(self, part: int, round: int, numbers: Ids, *, shuffled: bool, seed: int) -> Ids:
         """Those of one epoch of the split, in its own order."""
         own = self.recipe(part, shuffled=shuffled, seed=seed)
-        before = sum(len(split._shards) for split in self.splits[:part])
+        before = sum(len(split.view.shards) for split in self.splits[:part])
         return before + own.records(round % WORD, numbers)
 
     def recipe(self, part: int, *, shuffled: bool, seed: int) -> Recipe:
         """The order of one split: of two that are the same, each has another."""
         own_seed = _core.order_key([seed, part]) >> 1 if shuffled else 0
-        return self.splits[part]._recipe(shuffled, own_seed, 1)
+        return self.splits[part].recipe(shuffled, own_seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +203,7 @@ class Mixture:
     quotas: Ids
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """A mixture of how many."""
         return f"a mixture of {len(self.parts)} splits"
 
@@ -266,7 +230,7 @@ def _checked_shares(parts: object) -> tuple[list[Split], list[Fraction]]:
     for number, part in enumerate(given):
         split = part[0] if isinstance(part, (list, tuple)) and len(part) == 2 else None
         if isinstance(split, Dataset):
-            split = split._only("mix")
+            split = split.only_split("mix")
         if not isinstance(split, Split):
             raise _no_mix(
                 f"part {number} is no pair of a split and a share",
@@ -277,14 +241,14 @@ def _checked_shares(parts: object) -> tuple[list[Split], list[Fraction]]:
         share = checked_share("(split, 0.5)", part[1])
         if not share:
             raise _no_mix(f"part {number} has a share of 0", "shares above 0", "0", "leave it out")
-        if split._map is not None:
+        if split.batch_map is not None:
             raise _no_mix(
                 f"part {number} is mapped, and a batch has records of all parts",
                 "splits without a function of their own",
                 "a split with .map(…)",
                 "rk.mix([…]).map(function)",
             )
-        if split._transforms is not None:
+        if split.row_transforms is not None:
             raise _no_mix(
                 f"part {number} is transformed, and a batch has records of all parts",
                 "splits without transforms of their own",
@@ -331,4 +295,4 @@ def _quotas(sizes: Sequence[int], shares: Sequence[Fraction], length: object) ->
 
 
 def _no_mix(what: str, expected: str, found: str, do: str) -> RekordError:
-    return error("U668", f"splits cannot be mixed: {what}", expected=expected, found=found, do=do)
+    return error("U656", f"splits cannot be mixed: {what}", expected=expected, found=found, do=do)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -15,12 +15,15 @@ from rekord.dataset.compact_manifest import CompactManifest, CompactSplit, Liste
 from rekord.dataset.index import Stamp
 from rekord.dataset.infer import WHOLE_PAYLOAD, Kind, LazySchema, check_kind
 from rekord.dataset.manifest import check_shard, has_manifest, manifest_path
+from rekord.dataset.postprocess import Batch
 from rekord.dataset.read import check_complete, record_files, splits_of, tfds_listing
+from rekord.dataset.record_view import RecordView
 from rekord.dataset.shards import Shards
-from rekord.dataset.split import Split
-from rekord.errors import error, located
+from rekord.dataset.split import Split, SplitMethods
+from rekord.errors import DatasetError, error, located
 from rekord.schema import Payload, Schema
 from rekord.schema.interop.tfds import INFO_NAME, read_tfds_folder
+from rekord.schema.messages import near_miss
 from rekord.schema.schema import KIND_NAMES
 from rekord.storage.local import PathLike
 from rekord.storage.remote import is_remote
@@ -66,7 +69,9 @@ def open(
         check_complete(paths)
     declared = LazySchema(paths, schema, kind)
     splits = splits_of(paths, root)
-    return Dataset([Split(name, Shards(files), declared) for name, files in splits.items()], declared)
+    return Dataset(
+        [Split(name, RecordView(Shards(files)), declared) for name, files in splits.items()], declared
+    )
 
 
 def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Dataset | None:
@@ -84,10 +89,12 @@ def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Data
     splits = [
         Split(
             name,
-            _shards(manifest, name, allow_missing=allow_missing),
+            RecordView(
+                _shards(manifest, name, allow_missing=allow_missing),
+                block_records=split.block_records,
+                digest=manifest.digest,
+            ),
             declared,
-            block_records=split.block_records,
-            digest=manifest.digest,
         )
         for name, split in manifest.splits.items()
     ]
@@ -133,14 +140,23 @@ def _listed_by_tfds(
         schema = told.schema
     declared = LazySchema([shard for paths, _ in listing.splits.values() for shard in paths], schema, kind)
     splits = [
-        Split(name, Shards(paths, counts, told_by=INFO_NAME), declared)
+        Split(name, RecordView(Shards(paths, counts, told_by=INFO_NAME)), declared)
         for name, (paths, counts) in listing.splits.items()
     ]
     return Dataset(splits, declared)
 
 
-class Dataset:
-    """The splits of a dataset by name. With one split it can be used as that split."""
+class UnknownSplit(DatasetError, KeyError):
+    """A KeyError as well: that is what a Mapping raises."""
+
+    @property
+    def family(self) -> str:
+        """That of a DatasetError."""
+        return DatasetError.__name__
+
+
+class Dataset(SplitMethods, Mapping[str, Split]):
+    """The splits of a dataset by name. With one split, it has the methods and the records of that split too."""
 
     def __init__(
         self, splits: Sequence[Split], schema: LazySchema, *, recorded: tuple[str, Any] | None = None
@@ -155,6 +171,25 @@ class Dataset:
         return self._schema.get()
 
     @property
+    def records(self) -> int:
+        """How many records all splits have."""
+        return sum(len(split) for split in self.splits.values())
+
+    @property
+    def name(self) -> str:
+        """The name of the only split."""
+        return self.only_split("name").name
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The record files of the only split."""
+        return self.only_split("paths").paths
+
+    def digest(self) -> str:
+        """What tells the files of the only split from others."""
+        return self.only_split("digest").digest()
+
+    @property
     def transforms(self) -> Chain:
         """The transforms that the dataset was written with, made again: none where none are recorded.
 
@@ -167,37 +202,44 @@ class Dataset:
         with located(path=manifest_path(folder) if told else None):
             return from_recorded(told, folder)
 
-    def __getitem__(self, name: Any) -> Any:
-        if not isinstance(name, str):
-            return self._only("[…]")[name]
-        if name not in self.splits:
-            raise error(
-                "X506",
-                f"there is no split {name!r}",
-                expected="one of " + ", ".join(map(repr, self.splits)),
-                found=repr(name)[:60],
-                do=f"dataset[{next(iter(self.splits))!r}]",
-            )
-        return self.splits[name]
+    @overload
+    def __getitem__(self, which: str) -> Split: ...
+    @overload
+    def __getitem__(self, which: slice) -> Split: ...
+    @overload
+    def __getitem__(self, which: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, which: Sequence[int] | np.ndarray[Any, Any]) -> Batch: ...
+    def __getitem__(self, which: Any) -> Any:
+        """A split by its name; what else is asked for, records by number, is asked of the only split."""
+        if not isinstance(which, str):
+            return self.only_split("[…]")[which]
+        if which in self.splits:
+            return self.splits[which]
+        first = near_miss(which, self.splits) or next(iter(self.splits), "train")
+        raise UnknownSplit(
+            "X506",
+            f"there is no split {which!r}",
+            expected="one of " + ", ".join(map(repr, self.splits)),
+            found=repr(which)[:60],
+            do=f"dataset[{first!r}]",
+        )
 
-    def __iter__(self) -> Any:
-        """The names of the splits; with one split its rows, since it is then used as that split."""
-        return iter(self.splits if len(self.splits) != 1 else self._only("iter"))
+    def __contains__(self, name: object) -> bool:
+        return name in self.splits
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.splits)
 
     def __len__(self) -> int:
-        """How many splits there are; with one split, how many records that has."""
-        return len(self.splits if len(self.splits) != 1 else self._only("len"))
+        return len(self.splits)
 
-    def __bool__(self) -> bool:
-        return True
+    # A dataset is a handle on files: it equals itself alone, and may be a key.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
-    def __getattr__(self, name: str) -> Any:
-        """The methods of a split, where there is only one."""
-        if name.startswith("_") or not hasattr(Split, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._only(name), name)
-
-    def _only(self, method: str) -> Split:
+    def only_split(self, method: str) -> Split:
+        """The only split; a DatasetError where there are several."""
         if len(self.splits) == 1:
             return next(iter(self.splits.values()))
         names = ", ".join(map(repr, self.splits))

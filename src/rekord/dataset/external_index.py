@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord.dataset.index import Offsets, compact
+from rekord.storage.portability import pread
 from rekord.storage.remote import is_remote
 
 TEXT_SUFFIX = {"dali": ".idx", "vahidk": ".tfindex"}
@@ -134,7 +135,7 @@ def fits(offsets: Offsets, size_bytes: int, descriptor: int) -> bool:
     for record in {0, last // 3, 2 * last // 3, last}:
         begin = int(offsets[record])
         end = int(offsets[record + 1]) if record < last else size_bytes
-        header = os.pread(descriptor, _core.HEADER_BYTES, begin)
+        header = pread(descriptor, _core.HEADER_BYTES, begin)
         if not _core.header_agrees(header) or begin + frame_bytes(header) != end:
             return False
     return True

@@ -39,6 +39,7 @@ from rekord import _core
 from rekord.dataset.manifest import FOLDER, Count
 from rekord.framing.deflate import FlushPoint
 from rekord.schema import Feature, Schema
+from rekord.storage.portability import open_to_read, pread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -547,7 +548,7 @@ def _opened(path: str, content: bytes | None) -> Iterator[tuple[int | bytes, Sta
         yield content, (len(content), 0, (0, 0))
         return
     # By its bytes: a name need not be UTF-8. A pipe is not waited for, and is no index.
-    descriptor = os.open(os.fsencode(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = open_to_read(os.fsencode(path))
     try:
         found = os.fstat(descriptor)
         if not modes.S_ISREG(found.st_mode):
@@ -561,14 +562,10 @@ def _read(file: int | bytes, begin: int, end: int) -> bytes:
     """So many bytes of a file, which may have become shorter."""
     if isinstance(file, bytes):
         return file[begin:end]
-    parts = []
-    while begin < end:
-        part = os.pread(file, min(end - begin, _MOST_CHUNK_BYTES), begin)
-        if not part:
-            raise IndexMismatch("a file that was cut off")
-        parts.append(part)
-        begin += len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    data = pread(file, end - begin, begin)
+    if len(data) < end - begin:
+        raise IndexMismatch("a file that was cut off")
+    return data
 
 
 # The bytes of Arrow: flat tables of little-endian numbers, which name their parts by relative positions. Every number

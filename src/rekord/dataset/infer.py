@@ -77,6 +77,8 @@ def infer(
     All of it is read, or the first `limit` records.
     """
     _check_arguments(limit, kind)
+    if hasattr(source_or_records, "only_split"):  # a dataset, which is above this module
+        source_or_records = source_or_records.only_split("infer")
     if hasattr(source_or_records, "facts"):
         return _of_source(source_or_records)
     if _is_path(source_or_records):

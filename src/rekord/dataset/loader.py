@@ -89,7 +89,7 @@ class State:
         ):
             if loaded != here:
                 raise error(
-                    "U650",
+                    "U609",
                     f"the state is one of another {name}",
                     expected=shown(loaded),
                     found=shown(here),
@@ -99,7 +99,7 @@ class State:
 
 def _refused(expected: str, found: str) -> RekordError:
     return error(
-        "U650",
+        "U609",
         "this is no state of an iteration",
         expected=expected,
         found=found,
@@ -362,6 +362,7 @@ class EpochSetter:
 def _forked(process: int | None) -> RekordError:
     return error(
         "U607",
+        "iterator is used in a process that did not create it",
         expected=f"process {process}, which began to iterate",
         found=f"process {os.getpid()}, forked from it",
         do="call iter() in the process that uses it: a Dataset, Split or loader can be handed over by fork",

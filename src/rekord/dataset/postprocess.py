@@ -80,7 +80,7 @@ def finisher(
             found='ragged="ragged"',
             do='ragged="pad", or leave `pad` out',
         )
-    _check_callable(map)
+    check_callable(map)
     if not fill and ragged != "pad" and map is None:
         return None
     return Finish(dict(fill or {}), dict(pad or {}) if ragged == "pad" else None, map)
@@ -88,7 +88,7 @@ def finisher(
 
 def composed(first: Map, last: Map) -> Map:
     """Both functions, one after the other, as far as there are any."""
-    _check_callable(last)
+    check_callable(last)
     if first is None or last is None:
         return last if first is None else first
     return _Then(first, last)
@@ -137,7 +137,8 @@ def pictures_of(
         return DecodedPictures(pictures, resize)
     stored = next((name for name, feature in features.items() if feature.kind == "bytes"), None)
     raise error(
-        "U655",
+        "U676",
+        "no images to decode",
         expected="a column that is declared as rk.Image or rk.Mask",
         found=", ".join([f"`{name}`: {type(feature).__name__}" for name, feature in features.items()])[:60],
         do="leave `decode` out"
@@ -237,7 +238,8 @@ def _check_names(option: str, given: object, columns: tuple[str, ...]) -> None:
             )
 
 
-def _check_callable(function: object) -> None:
+def check_callable(function: object) -> None:
+    """Refuse a `map` that is no function."""
     if function is not None and not callable(function):
         raise error(
             "U605",

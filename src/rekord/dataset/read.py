@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import msgspec
 
 from rekord import _core
+from rekord.codec.decode import row_error
+from rekord.codec.plan import CodecPlan
 from rekord.dataset.manifest import Count
 from rekord.errors import RekordError, error
-from rekord.framing.frames import EVIDENCE_BYTES, FrameReader, SlabReader
+from rekord.faults import frame_error
+from rekord.framing.frames import EVIDENCE_BYTES, FrameReader, SlabReader, payload_at
 from rekord.framing.inflate import begins_with_a_record
 from rekord.location import Location
 from rekord.schema.interop.tfds import FILE_TEMPLATE, INFO_NAME
@@ -324,6 +327,33 @@ def explain(failure: RekordError) -> RekordError:
             if again.code == failure.code:
                 return reader.recover(again, within=EVIDENCE_BYTES)[0]
     return failure
+
+
+def decode_error(
+    plan: CodecPlan,
+    where: Location,
+    frame: _core.Problem | None,
+    row: tuple[_core.Problem, int] | None,
+    slab: _core.Slab,
+    at: int,
+) -> RekordError:
+    """What a batch met in the frame that begins at byte `at` of a slab and stands at `where` in its file."""
+    if row is not None:
+        failure = row_error(plan, *row, payload_at(slab, at))
+        failure.location = failure.location.within(**where.to_dict())
+        return failure
+    assert frame is not None
+    failure = frame_error(frame, record=where.record or 0, offset=where.offset or 0)
+    failure.location = where
+    return explained(failure)
+
+
+def explained(failure: RekordError) -> RekordError:
+    """The failure with what `explain` adds, if the file can still be read."""
+    try:
+        return explain(failure)
+    except RekordError:
+        return failure
 
 
 def _payloads(paths: list[str]) -> Iterator[bytes]:

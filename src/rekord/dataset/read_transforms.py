@@ -3,46 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from rekord import _core
 from rekord.codec.columns import Column
 from rekord.codec.decode import assemble, new_batch
 from rekord.codec.encode import pool, row_encoder
 from rekord.codec.plan import CodecPlan, compile_plan
+from rekord.dataset.background import IdlePool
 from rekord.dataset.infer import LazySchema
 from rekord.errors import RekordError, error
 from rekord.schema import Bytes, Feature, Schema
 
 if TYPE_CHECKING:
-    from rekord.dataset.split import Numbered
+    from rekord.dataset.split import Split
     from rekord.transforms.base import Bound
     from rekord.transforms.chain import Chain
 
     Batch = dict[str, Column]
-    AnySplit = TypeVar("AnySplit", bound=Numbered)
 
 
-def transformed(split: AnySplit, transforms: Sequence[Any]) -> AnySplit:
-    """A split whose rows are transformed, after what was done to them before."""
+def extended(split: Split, transforms: Sequence[Any]) -> Transforms:
+    """The transforms of a split with more of them, after those that it has."""
     from rekord.transforms.chain import Chain, as_chain
 
     steps = as_chain(transforms[0] if len(transforms) == 1 else transforms).steps
-    if split._map is not None:
+    if split.batch_map is not None:
         raise error(
-            "U686",
+            "U691",
             "`transform` comes behind a function that changes batches",
             expected="transforms before functions: they take rows as a schema declares them",
             found="`map` was called first",
             do="split.transform(…).map(…)",
         )
-    before = () if split._transforms is None else split._transforms.chain.steps
-    made = Transforms(split._schema, Chain((*before, *steps)))
-    if split._schema.known:
+    before = () if split.row_transforms is None else split.row_transforms.chain.steps
+    made = Transforms(split.stored_schema, Chain((*before, *steps)))
+    if split.stored_schema.known:
         made.schema  # noqa: B018 - what has no meaning for these columns is said now, not at the first batch
-    view = split._copy(ids=split._ids, map=None)
-    view._transforms = made
-    return view
+    return made
 
 
 def same_transforms(one: Transforms | None, other: Transforms | None) -> bool:
@@ -50,15 +47,15 @@ def same_transforms(one: Transforms | None, other: Transforms | None) -> bool:
     return (None if one is None else one.chain) == (None if other is None else other.chain)
 
 
-def refuse_changed(split: Numbered, column: str, verb: str) -> None:
+def refuse_changed(split: Split, column: str, verb: str) -> None:
     """Classes are found as they are stored: refused where a transform may have made others of them."""
-    transforms = split._transforms
+    transforms = split.row_transforms
     if transforms is None:
         return
     touched = transforms.bound.touches
     if touched is None or column in touched:
         raise error(
-            "U687",
+            "U667",
             f"`{verb}` knows the classes of `{column}` as they are stored, and a transform changes them",
             expected="a column that no transform touches",
             found=f"split.transform(…).{verb}(by={column!r})"[:60],
@@ -105,7 +102,7 @@ class Transforming:
         self._transforms = transforms
         self._columns = columns
         self._stored: Schema | None = None
-        self._encoders: list[_core.RowEncoder] = []  # idle ones: each is for one thread at a time
+        self._encoders = IdlePool(lambda: row_encoder(self._stored_schema()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Transforming, (self._transforms, self._columns)
@@ -146,20 +143,16 @@ class Transforming:
             return batch
         stored, apply = self._stored_schema(), self._transforms.bound.apply
         rows = len(batch[names[0]])
-        try:
-            encoder = self._encoders.pop()
-        except IndexError:
-            encoder = row_encoder(stored)
         wanted = tuple(stored)
-        for row in range(rows):
-            try:
-                made = apply({name: batch[name][row] for name in names})
-                encoder.append({name: made[name] for name in wanted if name in made})
-            except RekordError as failure:
-                failure.location = failure.location.within(row=row)
-                raise
-        frames: Any = encoder.take() if rows else b""
-        self._encoders.append(encoder)  # not after a failure: it holds half a batch
+        with self._encoders.lend() as encoder:
+            for row in range(rows):
+                try:
+                    made = apply({name: batch[name][row] for name in names})
+                    encoder.append({name: made[name] for name in wanted if name in made})
+                except RekordError as failure:
+                    failure.location = failure.location.within(row=row)
+                    raise
+            frames: Any = encoder.take() if rows else b""
         return _decoded(compile_plan(stored), frames, rows)
 
     def _stored_schema(self) -> Schema:

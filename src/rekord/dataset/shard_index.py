@@ -41,9 +41,11 @@ from rekord.framing.deflate import FLUSH_BYTES, FlushPoint
 from rekord.framing.frames import EVIDENCE_BYTES
 from rekord.framing.inflate import read_head, recognise
 from rekord.location import Location
-from rekord.storage.local import read_error, read_file
+from rekord.storage.local import LOCAL, read_error, read_file
+from rekord.storage.portability import open_to_read, pread
 from rekord.storage.remote import is_remote
 from rekord.storage.router import ANYWHERE, REMOTE
+from rekord.storage.transaction import StagedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,14 +118,11 @@ def keep_content(path: str, content: bytes) -> None:
     staged = f"{place}.{secrets.token_hex(4)}{_UNFINISHED}"
     try:
         os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-        with open(staged, "xb") as file:
-            file.write(content)
         # In one step: others may be reading or writing the same entry. Half an entry after a power cut is no
         # harm, since its checksum tells.
-        os.replace(staged, place)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(staged)
+        with StagedFile(place, staged, LOCAL, sync=False) as file:
+            file.write(content)
+    except (OSError, RekordError):
         return
     if next(_writes) % _WRITES_BETWEEN_CLEANINGS == 0:
         clean(os.path.dirname(place), spare=place)
@@ -572,9 +571,9 @@ def _ends_the_file(path: str, first: int, last: int, size_bytes: int) -> bool:
 
 def _pread(path: str, size_bytes: int, offset: int) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = open_to_read(path)
         try:
-            return os.pread(descriptor, size_bytes, offset)
+            return pread(descriptor, size_bytes, offset)
         finally:
             os.close(descriptor)
     except OSError as failure:
@@ -583,7 +582,7 @@ def _pread(path: str, size_bytes: int, offset: int) -> bytes:
 
 def _fits(path: str, offsets: Offsets, size_bytes: int) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = open_to_read(path)
     except OSError as failure:
         raise read_error(path, failure) from failure
     try:
@@ -667,12 +666,12 @@ def _jumped(path: str, record: int, offset: int, stamp: Stamp) -> Any:
     found: list[int] = []
     size_bytes = stamp[0]
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = open_to_read(path, wait=True)
     except OSError as failure:
         raise read_error(path, failure) from failure
     try:
         while offset < size_bytes:
-            header = os.pread(descriptor, _core.HEADER_BYTES, offset)
+            header = pread(descriptor, _core.HEADER_BYTES, offset)
             if not _core.header_agrees(header) or offset + frame_bytes(header) > size_bytes:
                 raise damage(path, record + len(found), offset, stamp)
             found.append(offset)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.compact_manifest import Listed
+from rekord.dataset.compact_manifest import Listed, ListedSplits
 from rekord.dataset.index import Stamp
 from rekord.dataset.manifest import MANIFEST, wrong_size
 from rekord.dataset.order import Ids
@@ -24,6 +24,7 @@ from rekord.dataset.shard_index import ShardIndex, changed, front_only, rebuilt_
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
 from rekord.storage.local import LOCAL, read_error
+from rekord.storage.portability import open_to_read, pread
 from rekord.storage.remote import is_remote
 from rekord.storage.router import each
 
@@ -99,6 +100,18 @@ class Shards:
         self._in_any_order = False
         self._unpacked: Unpacked | None = None
         self._lock = Lock()
+
+    @classmethod
+    def concat(cls, parts: Sequence[Shards]) -> Shards:
+        """The shards of all parts, in this order."""
+        listed = [part._listed for part in parts if part._listed is not None]
+        if len(listed) == len(parts):
+            return cls(listed=ListedSplits(tuple(listed)))
+        paths = [path for part in parts for path in part.paths]
+        # What was found out by a look at files is found out again: only a file's word is passed on as one.
+        if not all(part.is_told for part in parts):
+            return cls(paths)
+        return cls(paths, [count for part in parts for count in part.counts], told_by=parts[0]._told_by)
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -402,7 +415,7 @@ class _PlainShard:
         self.index = index
         self._mapping: _core.Mapping | None = None
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = open_to_read(path, wait=True)
         except OSError as failure:
             raise read_error(path, failure) from failure
         try:
@@ -444,15 +457,12 @@ class _PlainShard:
         begins, ends = self.index.extents(records, file_bytes)
         frames: list[bytes] = []
         try:
-            descriptor = os.open(self.path, os.O_RDONLY)
+            descriptor = open_to_read(self.path, wait=True)
             try:
                 for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
                     if not begin <= end <= file_bytes:
                         break
-                    frame = os.pread(descriptor, end - begin, begin)
-                    while 0 < len(frame) < end - begin:  # no more than 2 GiB come at once
-                        more = os.pread(descriptor, end - begin - len(frame), begin + len(frame))
-                        frame = frame + more if more else b""
+                    frame = pread(descriptor, end - begin, begin)
                     if len(frame) < end - begin:
                         break
                     frames.append(frame)
@@ -489,6 +499,7 @@ def only_from_the_front(path: str, compression: str) -> RekordError:
     """The error for a compressed file that nobody knows how to enter."""
     return error(
         "U651",
+        "compressed file cannot be read in arbitrary order",
         location=Location(path=path),
         expected="an uncompressed file, or one that rekord compressed, with its index",
         found=f"a {compression} stream without places where reading can begin",
@@ -507,5 +518,5 @@ def _walked(gathered: Gathered, records: int) -> tuple[bool, bool]:
     By their headers, which cost little while they are in the cache.
     """
     size_bytes = gathered.size_bytes
-    frames, consumed, _, problem = _core.hop(gathered.slab, 0, size_bytes, size_bytes, records)
+    frames, consumed, _, problem = _core.skip_frames(gathered.slab, 0, size_bytes, size_bytes, records)
     return frames == records and consumed == size_bytes, problem is not None

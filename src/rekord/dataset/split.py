@@ -2,202 +2,110 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 
 from rekord import _core
-from rekord.codec.columns import Column
-from rekord.codec.images.decode import DecodedPictures
-from rekord.dataset.batches import Batches, Request, checked_count, usual_threads
-from rekord.dataset.index import BLOCK_BYTES
+from rekord.codec.plan import CodecPlan
+from rekord.dataset.batches import Batches, Request, checked_count
 from rekord.dataset.infer import LazySchema
-from rekord.dataset.order import Ids, Order, OrderKind, Remainder, checked_ranks, checked_seed
-from rekord.dataset.postprocess import Batch, Map, checked_pictures, composed, finisher, pictures_of
+from rekord.dataset.options import BatchOptions, CheckedOptions, Shuffle, accepts_batch_options
+from rekord.dataset.order import Ids
+from rekord.dataset.postprocess import Batch, Map, composed, finisher, pictures_of
 from rekord.dataset.read_transforms import Transforms
 from rekord.dataset.readers.indexed import IndexedDecoder
-from rekord.dataset.readers.remote import KEPT_BYTES
-from rekord.dataset.samplers import FileOrder, Recipe, Selected, Selection, Whole, cut, numbers_at, selected
-from rekord.dataset.shards import NoRecord, Shards
+from rekord.dataset.record_view import RecordView
+from rekord.dataset.samplers import Recipe, Sampling, selected
 from rekord.errors import error
 from rekord.schema import Schema
-from rekord.storage.local import Stat
-from rekord.storage.router import ANYWHERE, each
-
-Self = TypeVar("Self", bound="Numbered")
-
-
-class Numbered:
-    """Records, each with a number. A view has some of them, in an order of its own."""
-
-    def __init__(
-        self,
-        name: str,
-        shards: Shards,
-        schema: LazySchema,
-        *,
-        ids: Selection | None = None,
-        map: Map = None,
-        transforms: Transforms | None = None,
-        block_records: int | None = None,
-        digest: str | None = None,
-    ) -> None:
-        self._name = name
-        self._shards = shards
-        self._schema = schema
-        self._ids = ids
-        self._map = map
-        self._transforms = transforms
-        self._block_records = block_records
-        self._digest = digest
-
-    @property
-    def name(self) -> str:
-        """What the dataset calls it."""
-        return self._name
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The record files."""
-        return tuple(self._shards.paths)
-
-    @property
-    def schema(self) -> Schema:
-        """The declared schema, or the one inferred from the first records; that of what transforms make of them."""
-        return self._schema.get() if self._transforms is None else self._transforms.schema
-
-    def __len__(self) -> int:
-        return len(self._shards) if self._ids is None else len(self._ids)
-
-    def __getitem__(self, which: Any) -> Any:
-        if isinstance(which, slice):
-            return self._view(cut(self._all_ids(), _checked_slice(which, len(self))))
-        self._shards.check_any_order()
-        if isinstance(which, (list, tuple, np.ndarray, range)):
-            return self._mapped(self._at(self._checked_ids(which)))
-        number = _checked_number(which, len(self))
-        batch = self._mapped(self._at(self._numbered(np.array([number], np.int64))))
-        return {name: column[0] for name, column in batch.items()}
-
-    def take(self: Self, count: int) -> Self:
-        """A view of the first records."""
-        return self._view(cut(self._all_ids(), slice(checked_count("count", count, least=0))))
-
-    def select(self: Self, numbers: Sequence[int]) -> Self:
-        """A view of these records, in this order; one that is named twice comes twice."""
-        return self._view(selected(self._checked_ids(numbers)))
-
-    def map(self: Self, function: Callable[[Batch], Any]) -> Self:
-        """The same records with a function applied to every batch, after those that were applied before."""
-        return self._copy(ids=self._ids, map=composed(self._map, function))
-
-    def _at(self, ids: Ids) -> dict[str, Column]:
-        if self._transforms is None:
-            return IndexedDecoder(self._shards, self._schema.plan(None), _core.Pool(0)).decode(ids)
-        made = self._transforms.of(None)
-        return IndexedDecoder(self._shards, made.reading(), _core.Pool(0), made.then(None)).decode(ids)
-
-    def _mapped(self, batch: Batch) -> Batch:
-        finish = finisher((), fill=None, ragged="ragged", pad=None, map=self._map)
-        return batch if finish is None else finish(batch)
-
-    def _all_ids(self) -> Selection:
-        return range(len(self._shards)) if self._ids is None else self._ids
-
-    def _numbered(self, numbers: Ids) -> Ids:
-        return numbers if self._ids is None else numbers_at(self._ids, numbers)
-
-    def _checked_ids(self, numbers: Any) -> Ids:
-        size = len(self)
-        given = np.asarray(numbers)
-        if given.dtype == np.bool_ and given.shape == (size,):
-            given = np.flatnonzero(given)
-        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-            raise _no_records(numbers, "a list of whole numbers")
-        outside = (given < -size) | (given >= size)  # before they are int64: of 2^64 - 1 that makes -1
-        if outside.any():
-            raise _no_records(int(given[outside][0]), f"numbers from {-size:,} to {size - 1:,}")
-        ids = given.astype(np.int64)
-        return self._numbered(np.where(ids < 0, ids + size, ids))
-
-    def _view(self: Self, ids: Selection) -> Self:
-        return self._copy(ids=ids, map=self._map)
-
-    def _copy(self: Self, *, ids: Selection | None, map: Map) -> Self:
-        return type(self)(
-            self.name,
-            self._shards,
-            self._schema,
-            ids=ids,
-            map=map,
-            transforms=self._transforms,
-            block_records=self._block_records,
-            digest=self._digest,
-        )
-
-    def __repr__(self) -> str:
-        if self._ids is not None:
-            return f"Split({self.name!r}, {len(self):,} of its records)"
-        files = len(self._shards.paths)
-        return f"Split({self.name!r}, {files} file{'s' if files != 1 else ''})"
-
-
-def _checked_slice(which: slice, size: int) -> slice:
-    try:
-        which.indices(size)
-    except (TypeError, ValueError):
-        raise _no_records(which, "a slice of whole numbers, whose step is not 0") from None
-    return which
-
-
-def _checked_number(which: object, size: int) -> int:
-    if isinstance(which, bool) or not hasattr(which, "__index__"):
-        raise _no_records(which, "a whole number, a list of them, or a slice")
-    number = int(which.__index__())
-    if not -size <= number < size:
-        raise _no_records(number, f"a number from {-size:,} to {size - 1:,}" if size else "no records at all")
-    return number + size if number < 0 else number
-
-
-def _no_records(found: object, expected: str) -> Exception:
-    # An IndexError too: that is what ends a loop over `split[0]`, `split[1]`, … in Python.
-    return NoRecord(found, expected)
-
-
-Shuffle: TypeAlias = 'bool | Literal["exact", "block"]'
-
-Fill: TypeAlias = "Mapping[str, Any] | None"
-AskedSelf = TypeVar("AskedSelf", bound="Asked")
 
 _FILTERED_ROWS = 1024
 
 
-class Asked(Numbered):
-    """Records in batches, and all that says which ones, how many at a time, and what becomes of them."""
+class SplitMethods(ABC):
+    """What a split can do, and a dataset of one split too."""
 
-    def batches(
-        self,
-        batch_size: int,
-        *,
-        columns: Sequence[str] | None = None,
-        shuffle: Shuffle = False,
-        seed: int = 0,
-        epoch: int = 0,
-        rank: int = 0,
-        world: int = 1,
-        remainder: Remainder = "keep",
-        fill: Fill = None,
-        ragged: Literal["ragged", "pad"] = "ragged",
-        pad: Mapping[str, Any] | None = None,
-        decode: bool = False,
-        resize: tuple[int, int] | None = None,
-        map: Map = None,
-        prefetch: int = 2,
-        threads: int | None = None,
-    ) -> Batches:
+    @abstractmethod
+    def only_split(self, method: str) -> Split:
+        """The split that a method is called of; an error where there are several."""
+
+    def take(self, count: int) -> Split:
+        """A view of the first records."""
+        split = self.only_split("take")
+        return split.replace(view=split.numbered("take").slice(slice(checked_count("count", count, least=0))))
+
+    def select(self, numbers: Sequence[int]) -> Split:
+        """A view of these records, in this order; one that is named twice comes twice."""
+        split = self.only_split("select")
+        view = split.numbered("select")
+        return split.replace(view=view.select(selected(view.ids_of(numbers))))
+
+    def filter(self, keep: Callable[[dict[str, Any]], Any], *, columns: Sequence[str] | None = None) -> Split:
+        """A view of the rows that `keep` is true of. They are read once, now: only `columns`, where given."""
+        split = self.only_split("filter")
+        view = split.numbered("filter")
+        if not callable(keep):
+            raise error(
+                "U605",
+                f"`filter` cannot use {repr(keep)[:60]}",
+                expected="a function of a row that says whether it is kept",
+                found=repr(keep)[:60],
+                do="filter(lambda row: row['label'] == 1, columns=['label'])",
+            )
+        kept: list[int] = []
+        batches, first = iter(split.batches(_FILTERED_ROWS, columns=columns)), 0
+        for batch in batches:
+            names, rows = list(batch), batches.consumed - first
+            if names and len(batch[names[0]]) != rows:
+                raise error(
+                    "U605",
+                    "`filter` cannot tell which records these rows are: `map` changed their number",
+                    expected=f"a function that gives {rows:,} rows for {rows:,}",
+                    found=f"{len(batch[names[0]]):,} rows",
+                    do="filter first, and map what it gives",
+                )
+            for row in range(rows):
+                if keep({name: batch[name][row] for name in names}):
+                    kept.append(first + row)
+            first += rows
+        return split.replace(view=view.at(np.array(kept, np.int64)))
+
+    def map(self, function: Callable[[Batch], Any]) -> Split:
+        """The same records with a function applied to every batch, after those that were applied before."""
+        split = self.only_split("map")
+        return split.replace(batch_map=composed(split.batch_map, function))
+
+    def transform(self, *transforms: Any) -> Split:
+        """The same records with `rk.transforms` applied to each row: what `rk.write(…, transforms=…)` would store."""
+        from rekord.dataset.read_transforms import extended
+
+        split = self.only_split("transform")
+        return split.replace(row_transforms=extended(split, transforms))
+
+    def balanced(
+        self, by: str = "label", target: Mapping[Any, Any] | Literal["present"] | None = None
+    ) -> Split:
+        """A split of as many records in which all classes of a column have equal shares, or those of `target`."""
+        from rekord.dataset.balanced import balanced_sampling
+
+        split = self.only_split("balanced")
+        view = split.numbered("balanced")
+        return split.replace(view=view.whole(), sampling=balanced_sampling(split, by, target))
+
+    def class_weights(self, by: str = "label", *, names: bool = False) -> dict[Any, float]:
+        """n / (k · count) of each of the k classes that have records, by id, or by name with `names`."""
+        from rekord.dataset.balanced import class_weights
+
+        split = self.only_split("class_weights")
+        split.numbered("class_weights")
+        return class_weights(split, by, names=names)
+
+    @accepts_batch_options
+    def batches(self, batch_size: int, **options: Unpack[BatchOptions]) -> Batches:
         """Decoded batches: `{column: values}` each, the last one perhaps shorter.
 
         Fixed shapes are NumPy arrays, optional ones `rk.Optional` (dense with `fill={name: value}`); varying ones
@@ -218,78 +126,193 @@ class Asked(Numbered):
         `prefetch` batches are made ahead in the background by `threads`; with threads=1 and prefetch=0 nothing runs
         in the background.
         """
-        return Batches(
-            self.request(
-                batch_size,
-                columns=columns,
-                shuffle=shuffle,
-                seed=seed,
-                epoch=epoch,
-                rank=rank,
-                world=world,
-                remainder=remainder,
-                fill=fill,
-                ragged=ragged,
-                pad=pad,
-                decode=decode,
-                resize=resize,
-                map=map,
-                prefetch=prefetch,
-                threads=threads,
-            )
-        )
+        return Batches(self.only_split("batches").request(batch_size, **options))
 
-    def request(
+    def to_arrow(self, *, columns: Sequence[str] | None = None) -> Any:
+        """All records as a `pyarrow.Table`."""
+        from rekord.feeds.dataframes import split_to_arrow
+
+        return split_to_arrow(self.only_split("to_arrow"), columns)
+
+    def to_pandas(self, *, columns: Sequence[str] | None = None) -> Any:
+        """All records as a `pandas.DataFrame`."""
+        from rekord.feeds.dataframes import split_to_pandas
+
+        return split_to_pandas(self.only_split("to_pandas"), columns)
+
+    def to_polars(self, *, columns: Sequence[str] | None = None) -> Any:
+        """All records as a `polars.DataFrame`."""
+        from rekord.feeds.dataframes import split_to_polars
+
+        return split_to_polars(self.only_split("to_polars"), columns)
+
+    def sql(self, query: str) -> Any:
+        """What DuckDB answers to a query over the table `records`, as a `pyarrow.Table`."""
+        from rekord.feeds.sql.answer import split_sql
+
+        return split_sql(self.only_split("sql"), query)
+
+    @accepts_batch_options
+    def to_tensorflow(
         self,
         batch_size: int,
         *,
-        columns: Sequence[str] | None = None,
-        shuffle: Shuffle = False,
-        seed: int = 0,
-        epoch: int = 0,
-        rank: int = 0,
-        world: int = 1,
-        remainder: Remainder = "keep",
-        fill: Fill = None,
-        ragged: Literal["ragged", "pad"] = "ragged",
-        pad: Mapping[str, Any] | None = None,
-        decode: bool = False,
-        resize: tuple[int, int] | None = None,
-        map: Map = None,
-        prefetch: int = 2,
-        threads: int | None = None,
-        recipe: Recipe | None = None,
-    ) -> Request:
-        """What `batches` would iterate over, checked: for feeds, which share its arguments. Can be pickled."""
-        wanted = None if columns is None else checked_columns(columns)
-        made = None if self._transforms is None else self._transforms.of(wanted)
-        plan = _Plan(self._schema, wanted) if made is None else made.plan
-        if self._schema.known:
-            plan()  # a column that is not there is said now, not at the first batch
-        number, size, rest = checked_ranks(rank, world, remainder)
-        if shuffle or size > 1 or rest == "pad" or recipe is not None or self._ids is not None:
-            self._shards.check_any_order()  # before a compressed file is read to count its records
-        needs_names = fill or pad
-        names = wanted if wanted is not None else tuple(self.schema) if needs_names else ()
-        finish = finisher(names, fill=fill, ragged=ragged, pad=pad, map=composed(self._map, map))
-        recipe = self._recipe(shuffle, seed, size) if recipe is None else recipe
-        return Request(
-            shards=self._shards.in_blocks(self._usual_block()) if self._is_by_block(recipe) else self._shards,
-            plan=plan,
-            recipe=recipe,
-            batch_size=checked_count("batch_size", batch_size, least=1),
-            split=self.name,
-            dataset=self.digest,
-            epoch=checked_seed("epoch", epoch),
-            rank=number,
-            world=size,
-            remainder=rest,
-            transform=made,
-            pictures=self._pictures(wanted, decode, resize),
-            finish=finish,
-            prefetch=checked_count("prefetch", prefetch, least=0),
-            threads=usual_threads() if threads is None else checked_count("threads", threads, least=1),
+        mode: Literal["native", "ops"] = "native",
+        state: Mapping[str, Any] | None = None,
+        **options: Unpack[BatchOptions],
+    ) -> Any:
+        """A tf.data.Dataset in the order of `batches`, or with mode="ops" of TensorFlow's own operations alone."""
+        from rekord.feeds.tensorflow.native import to_tensorflow
+
+        return to_tensorflow(self.only_split("to_tensorflow"), batch_size, mode=mode, state=state, **options)
+
+    @partial(accepts_batch_options, without=("columns",))
+    def to_keras(
+        self,
+        batch_size: int,
+        *,
+        x: str | Sequence[str] | None = None,
+        y: str | Sequence[str] | None = None,
+        sample_weight: str | None = None,
+        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+        mode: Literal["native", "ops"] = "native",
+        state: Mapping[str, Any] | None = None,
+        **options: Unpack[BatchOptions],
+    ) -> Any:
+        """A tf.data.Dataset of (x, y), or (x, y, weights), for Keras's `fit`; `y` is the only Label unless given."""
+        from rekord.feeds.keras import to_keras
+
+        return to_keras(
+            self.only_split("to_keras"),
+            batch_size,
+            x=x,
+            y=y,
+            sample_weight=sample_weight,
+            class_weight=class_weight,
+            mode=mode,
+            state=state,
+            **options,
         )
+
+    @accepts_batch_options
+    def to_torch(
+        self,
+        batch_size: int | None = None,
+        *,
+        style: Literal["loader", "iterable", "map"] = "loader",
+        workers: int = 0,
+        **options: Unpack[BatchOptions],
+    ) -> Any:
+        """Batches of torch tensors in the order of `batches`, or with `style` a dataset for torch's DataLoader."""
+        from rekord.feeds.torch.loader import to_torch
+
+        return to_torch(self.only_split("to_torch"), batch_size, style=style, workers=workers, **options)
+
+    @accepts_batch_options
+    def to_jax(
+        self,
+        batch_size: int,
+        *,
+        sharding: Any = None,
+        device: Any = None,
+        **options: Unpack[BatchOptions],
+    ) -> Any:
+        """Batches of jax arrays in the order of `batches`, on a device or shared between devices by a sharding."""
+        from rekord.feeds.jax import to_jax
+
+        return to_jax(self.only_split("to_jax"), batch_size, sharding=sharding, device=device, **options)
+
+
+class Split(SplitMethods):
+    """Records of a dataset, by number and in batches. Small to pickle, shared freely by threads.
+
+    `split[i]` is a row, `split[[3, 1, 2]]` a batch of these rows, `split[10:20]` a view, which is a Split itself.
+
+    It is made of a view of records, what is done to their rows and batches, and, where it is balanced or mixed, a
+    sampling: then its epochs are drawn from the records, some of them perhaps several times, others not in every
+    epoch. Such a split has batches in every form, and no records of its own by number.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        view: RecordView,
+        stored_schema: LazySchema,
+        *,
+        sampling: Sampling | None = None,
+        row_transforms: Transforms | None = None,
+        batch_map: Map = None,
+    ) -> None:
+        self.name = name
+        self.view = view
+        self.stored_schema = stored_schema
+        self.sampling = sampling
+        self.row_transforms = row_transforms
+        self.batch_map = batch_map
+
+    def replace(self, **changes: Any) -> Split:
+        """The same split with other parts."""
+        parts = {**self.__dict__, **changes}
+        return Split(parts.pop("name"), parts.pop("view"), parts.pop("stored_schema"), **parts)
+
+    def only_split(self, method: str) -> Split:
+        """Itself."""
+        return self
+
+    def numbered(self, method: str) -> RecordView:
+        """Its records by number; an error that names the method where they are drawn and have none."""
+        if self.sampling is None:
+            return self.view
+        raise error(
+            "U651",
+            f"`{method}` needs records by number, and this split is {self.sampling.description}",
+            expected="a split that is not drawn from",
+            found=repr(self)[:60],
+            do=f"call `{method}` first, and draw from what it gives"
+            if method != "[…]"
+            else "take batches of it; [i] of the split that it was made from",
+        )
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The record files."""
+        return tuple(self.view.shards.paths)
+
+    @property
+    def schema(self) -> Schema:
+        """The declared schema, or the one inferred from the first records; that of what transforms make of them."""
+        return self.stored_schema.get() if self.row_transforms is None else self.row_transforms.schema
+
+    @property
+    def achieved(self) -> dict[Any, float]:
+        """The part of an epoch's records that each class or component of a balanced or mixed split has.
+
+        Of a list column it is expected, and not exact. Other splits have none.
+        """
+        return {} if self.sampling is None else dict(self.sampling.achieved)
+
+    def digest(self) -> str:
+        """What tells the files of this split from others: of the manifest, or of names, sizes and times."""
+        return self.view.digest()
+
+    def __len__(self) -> int:
+        return len(self.view) if self.sampling is None else self.sampling.size
+
+    @overload
+    def __getitem__(self, which: slice) -> Split: ...
+    @overload
+    def __getitem__(self, which: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, which: Sequence[int] | np.ndarray[Any, Any]) -> Batch: ...
+    def __getitem__(self, which: Any) -> Split | dict[str, Any] | Batch:
+        view = self.numbered("[…]")
+        if isinstance(which, slice):
+            return self.replace(view=view.slice(which))
+        view.shards.check_any_order()
+        if isinstance(which, (list, tuple, np.ndarray, range)):
+            return self._batch(view.ids_of(which))
+        batch = self._batch(np.array([view.id_of(which)], np.int64))
+        return {name: column[0] for name, column in batch.items()}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The rows one by one, in order."""
@@ -301,90 +324,76 @@ class Asked(Numbered):
             for row in range(rows):
                 yield {name: batch[name][row] for name in names}
 
-    def filter(
-        self: AskedSelf, keep: Callable[[dict[str, Any]], Any], *, columns: Sequence[str] | None = None
-    ) -> AskedSelf:
-        """A view of the rows that `keep` is true of. They are read once, now: only `columns`, where given."""
-        if not callable(keep):
+    def recipe(self, shuffle: Shuffle, seed: int, world: int = 1) -> Recipe:
+        """Which record is at each position of an epoch."""
+        if self.sampling is None:
+            return self.view.recipe(shuffle, seed, world)
+        if shuffle == "block":
             raise error(
                 "U605",
-                f"`filter` cannot use {repr(keep)[:60]}",
-                expected="a function of a row that says whether it is kept",
-                found=repr(keep)[:60],
-                do="filter(lambda row: row['label'] == 1, columns=['label'])",
-            )
-        kept: list[int] = []
-        batches, first = iter(self.batches(_FILTERED_ROWS, columns=columns)), 0
-        for batch in batches:
-            names, rows = list(batch), batches.consumed - first
-            if names and len(batch[names[0]]) != rows:
-                raise error(
-                    "U605",
-                    "`filter` cannot tell which records these rows are: `map` changed their number",
-                    expected=f"a function that gives {rows:,} rows for {rows:,}",
-                    found=f"{len(batch[names[0]]):,} rows",
-                    do="filter first, and map what it gives",
-                )
-            for row in range(rows):
-                if keep({name: batch[name][row] for name in names}):
-                    kept.append(first + row)
-            first += rows
-        return self._view(selected(self._numbered(np.array(kept, np.int64))))
-
-    def digest(self) -> str:
-        """What tells the files of this split from others: of the manifest, or of names, sizes and times."""
-        if self._digest is None:
-            told = hashlib.sha256()
-            for path, found in zip(self.paths, self._stats(), strict=True):
-                told.update(
-                    f"{os.path.basename(path)}\0{found.size_bytes}\0{found.mtime_ns}\0".encode(
-                        errors="replace"
-                    )
-                )
-            self._digest = told.hexdigest()
-        return self._digest
-
-    def _recipe(self, shuffle: object, seed: int, world: int) -> Recipe:
-        checked = checked_seed("seed", seed)
-        kinds: dict[Any, OrderKind] = {False: "sequential", True: "exact", "exact": "exact", "block": "block"}
-        if not isinstance(shuffle, (bool, str)) or shuffle not in kinds:
-            raise error(
-                "U605",
-                f"`shuffle` cannot be {repr(shuffle)[:60]}",
-                expected='False, True, "exact" or "block"',
-                found=repr(shuffle)[:60],
+                '`shuffle` cannot be "block" where classes or components are drawn',
+                expected='False, True or "exact"',
+                found="'block'",
                 do="shuffle=True",
             )
-        kind = kinds[shuffle]
-        if shuffle is True and self._shards.remote:
-            kind = "block"  # there neighbours come together, and each of them alone would be a request
-        if kind == "sequential" and self._ids is None:
-            return FileOrder(self._shards)
-        block = self._usual_block() if kind == "block" else 1
-        order = Order(kind, len(self), checked, block=block, lanes=world if kind == "block" else 1)
-        return Whole(order) if self._ids is None else Selected(order, self._ids)
+        return self.sampling.recipe(shuffled=bool(shuffle), seed=seed)
 
-    def _usual_block(self) -> int:
-        if self._block_records is None:
-            size_bytes = sum(found.size_bytes for found in self._stats())
-            self._block_records = BLOCK_BYTES * len(self._shards) // max(size_bytes, 1)
-        return max(1, self._block_records)  # a manifest may say anything
+    @accepts_batch_options
+    def request(self, batch_size: int, **options: Unpack[BatchOptions]) -> Request:
+        """What `batches` would iterate over, checked: for feeds, which share its arguments. Can be pickled."""
+        checked = CheckedOptions(**options)  # type: ignore[arg-type]  # "auto" is refused there
+        made = None if self.row_transforms is None else self.row_transforms.of(checked.columns)
+        plan = _Plan(self.stored_schema, checked.columns) if made is None else made.plan
+        if self.stored_schema.known:
+            plan()  # a column that is not there is said now, not at the first batch
+        is_whole = self.sampling is None and self.view.ids is None
+        if checked.shuffle or checked.world > 1 or checked.remainder == "pad" or not is_whole:
+            self.view.shards.check_any_order()  # before a compressed file is read to count its records
+        names = checked.columns
+        if names is None:
+            names = tuple(self.schema) if checked.fill or checked.pad else ()
+        recipe = self.recipe(checked.shuffle, checked.seed, checked.world)
+        return Request(
+            shards=self.view.shards_for(recipe),
+            plan=plan,
+            recipe=recipe,
+            batch_size=checked_count("batch_size", batch_size, least=1),
+            split=self.name,
+            dataset=self.view.digest,
+            epoch=checked.epoch,
+            rank=checked.rank,
+            world=checked.world,
+            remainder=checked.remainder,
+            transform=made,
+            pictures=pictures_of(self.schema, checked.columns, checked.resize) if checked.decode else None,
+            finish=finisher(
+                names,
+                fill=checked.fill,
+                ragged=checked.ragged,
+                pad=checked.pad,
+                map=composed(self.batch_map, checked.map),
+            ),
+            prefetch=checked.prefetch,
+            threads=checked.threads,
+        )
 
-    def _is_by_block(self, recipe: Recipe) -> bool:
-        """Whether whole blocks are to be fetched: they are used up soon, or all of them can be kept."""
-        if not self._shards.remote or not isinstance(recipe, (Whole, Selected)):
-            return False
-        fits = recipe.order.kind == "exact" and sum(one.size_bytes for one in self._stats()) <= KEPT_BYTES
-        return fits or recipe.order.kind == "block"
+    def _batch(self, ids: Ids) -> Batch:
+        """The records of these numbers in the shards, transformed and mapped."""
+        made = None if self.row_transforms is None else self.row_transforms.of(None)
+        plan, then = (
+            (self.stored_schema.plan(None), None) if made is None else (made.reading(), made.then(None))
+        )
+        batch = IndexedDecoder(self.view.shards, plan, _core.Pool(0), then).decode(ids)
+        finish = finisher((), fill=None, ragged="ragged", pad=None, map=self.batch_map)
+        return batch if finish is None else finish(batch)
 
-    def _stats(self) -> list[Stat]:
-        return each(ANYWHERE.stat, self.paths, remote=self._shards.remote)
-
-    def _pictures(
-        self, columns: tuple[str, ...] | None, decode: object, resize: object
-    ) -> DecodedPictures | None:
-        size = checked_pictures(decode, resize)
-        return pictures_of(self.schema, columns, size) if decode else None
+    def __repr__(self) -> str:
+        if self.sampling is not None:
+            return f"Split({self.name!r}, {self.sampling.description})"
+        if self.view.ids is not None:
+            return f"Split({self.name!r}, {len(self):,} of its records)"
+        files = len(self.view.shards.paths)
+        return f"Split({self.name!r}, {files} file{'s' if files != 1 else ''})"
 
 
 class _Plan:
@@ -394,266 +403,5 @@ class _Plan:
         self._schema = schema
         self._columns = columns
 
-    def __call__(self) -> Any:
+    def __call__(self) -> CodecPlan:
         return self._schema.plan(self._columns)
-
-
-def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    """Names of columns, each once."""
-    single = isinstance(columns, (str, bytes)) or not hasattr(columns, "__iter__")
-    given: list[Any] = [columns] if single else list(columns)
-    if single or not all(isinstance(name, str) for name in given):
-        wrong = next((name for name in given if not isinstance(name, str)), columns)
-        raise error(
-            "U605",
-            f"`columns` cannot be {repr(columns)[:60]}",
-            expected="a list of column names",
-            found="one str" if isinstance(columns, str) else f"{repr(wrong)[:60]}",
-            do=f"columns=[{columns[:60]!r}]" if isinstance(columns, str) else 'columns=["label"]',
-        )
-    return tuple(dict.fromkeys(given))
-
-
-class Split(Asked):
-    """Records of a dataset, by number and in batches. Small to pickle, shared freely by threads.
-
-    `split[i]` is a row, `split[[3, 1, 2]]` a batch of these rows, `split[10:20]` a view, which is a Split itself.
-    """
-
-    def to_arrow(self, *, columns: Sequence[str] | None = None) -> Any:
-        """All records as a `pyarrow.Table`."""
-        from rekord.feeds.dataframes import split_to_arrow
-
-        return split_to_arrow(self, columns)
-
-    def to_pandas(self, *, columns: Sequence[str] | None = None) -> Any:
-        """All records as a `pandas.DataFrame`."""
-        from rekord.feeds.dataframes import split_to_pandas
-
-        return split_to_pandas(self, columns)
-
-    def to_polars(self, *, columns: Sequence[str] | None = None) -> Any:
-        """All records as a `polars.DataFrame`."""
-        from rekord.feeds.dataframes import split_to_polars
-
-        return split_to_polars(self, columns)
-
-    def sql(self, query: str) -> Any:
-        """What DuckDB answers to a query over the table `records`, as a `pyarrow.Table`."""
-        from rekord.feeds.sql.answer import split_sql
-
-        return split_sql(self, query)
-
-    def transform(self, *transforms: Any) -> Split:
-        """The same records with `rk.transforms` applied to each row: what `rk.write(…, transforms=…)` would store."""
-        from rekord.dataset.read_transforms import transformed
-
-        return transformed(self, transforms)
-
-    def balanced(
-        self, by: str = "label", target: Mapping[Any, Any] | Literal["present"] | None = None
-    ) -> Split:
-        """A split of as many records in which all classes of a column have equal shares, or those of `target`."""
-        from rekord.dataset.balanced import balanced_split
-
-        return balanced_split(self, by, target)
-
-    def class_weights(self, by: str = "label", *, names: bool = False) -> dict[Any, float]:
-        """n / (k · count) of each of the k classes that have records, by id, or by name with `names`."""
-        from rekord.dataset.balanced import class_weights
-
-        return class_weights(self, by, names=names)
-
-    def to_tensorflow(
-        self,
-        batch_size: int,
-        *,
-        mode: Literal["native", "ops"] = "native",
-        columns: Sequence[str] | None = None,
-        shuffle: Shuffle = False,
-        seed: int = 0,
-        epoch: int = 0,
-        rank: int = 0,
-        world: int = 1,
-        remainder: Remainder = "keep",
-        fill: Fill = None,
-        ragged: Literal["ragged", "pad"] = "ragged",
-        pad: Mapping[str, Any] | None = None,
-        decode: bool = False,
-        resize: tuple[int, int] | None = None,
-        map: Map = None,
-        prefetch: int = 2,
-        threads: int | None = None,
-        state: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """A tf.data.Dataset in the order of `batches`, or with mode="ops" of TensorFlow's own operations alone."""
-        from rekord.feeds.tensorflow.native import to_tensorflow
-
-        return to_tensorflow(
-            self,
-            batch_size,
-            mode=mode,
-            columns=columns,
-            shuffle=shuffle,
-            seed=seed,
-            epoch=epoch,
-            rank=rank,
-            world=world,
-            remainder=remainder,
-            fill=fill,
-            ragged=ragged,
-            pad=pad,
-            decode=decode,
-            resize=resize,
-            map=map,
-            prefetch=prefetch,
-            threads=threads,
-            state=state,
-        )
-
-    def to_keras(
-        self,
-        batch_size: int,
-        *,
-        x: str | Sequence[str] | None = None,
-        y: str | Sequence[str] | None = None,
-        sample_weight: str | None = None,
-        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
-        mode: Literal["native", "ops"] = "native",
-        shuffle: Shuffle = False,
-        seed: int = 0,
-        epoch: int = 0,
-        rank: int = 0,
-        world: int = 1,
-        remainder: Remainder = "keep",
-        fill: Fill = None,
-        ragged: Literal["ragged", "pad"] = "ragged",
-        pad: Mapping[str, Any] | None = None,
-        decode: bool = False,
-        resize: tuple[int, int] | None = None,
-        map: Map = None,
-        prefetch: int = 2,
-        threads: int | None = None,
-        state: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """A tf.data.Dataset of (x, y), or (x, y, weights), for Keras's `fit`; `y` is the only Label unless told."""
-        from rekord.feeds.keras import to_keras
-
-        return to_keras(
-            self,
-            batch_size,
-            x=x,
-            y=y,
-            sample_weight=sample_weight,
-            class_weight=class_weight,
-            mode=mode,
-            shuffle=shuffle,
-            seed=seed,
-            epoch=epoch,
-            rank=rank,
-            world=world,
-            remainder=remainder,
-            fill=fill,
-            ragged=ragged,
-            pad=pad,
-            decode=decode,
-            resize=resize,
-            map=map,
-            prefetch=prefetch,
-            threads=threads,
-            state=state,
-        )
-
-    def to_torch(
-        self,
-        batch_size: int | None = None,
-        *,
-        style: Literal["loader", "iterable", "map"] = "loader",
-        workers: int = 0,
-        columns: Sequence[str] | None = None,
-        shuffle: Shuffle = False,
-        seed: int = 0,
-        epoch: int = 0,
-        rank: int | Literal["auto"] = 0,
-        world: int = 1,
-        remainder: Remainder | None = None,
-        fill: Fill = None,
-        ragged: Literal["ragged", "pad"] = "ragged",
-        pad: Mapping[str, Any] | None = None,
-        decode: bool = False,
-        resize: tuple[int, int] | None = None,
-        map: Map = None,
-        prefetch: int = 2,
-        threads: int | None = None,
-    ) -> Any:
-        """Batches of torch tensors in the order of `batches`, or with `style` a dataset for torch's DataLoader."""
-        from rekord.feeds.torch.loader import to_torch
-
-        return to_torch(
-            self,
-            batch_size,
-            style=style,
-            workers=workers,
-            columns=columns,
-            shuffle=shuffle,
-            seed=seed,
-            epoch=epoch,
-            rank=rank,
-            world=world,
-            remainder=remainder,
-            fill=fill,
-            ragged=ragged,
-            pad=pad,
-            decode=decode,
-            resize=resize,
-            map=map,
-            prefetch=prefetch,
-            threads=threads,
-        )
-
-    def to_jax(
-        self,
-        batch_size: int,
-        *,
-        sharding: Any = None,
-        device: Any = None,
-        columns: Sequence[str] | None = None,
-        shuffle: Shuffle = False,
-        seed: int = 0,
-        epoch: int = 0,
-        rank: int | Literal["auto"] = 0,
-        world: int = 1,
-        remainder: Remainder | None = None,
-        fill: Fill = None,
-        ragged: Literal["ragged", "pad"] = "ragged",
-        pad: Mapping[str, Any] | None = None,
-        decode: bool = False,
-        resize: tuple[int, int] | None = None,
-        map: Map = None,
-        prefetch: int = 2,
-        threads: int | None = None,
-    ) -> Any:
-        """Batches of jax arrays in the order of `batches`, on a device or shared between devices by a sharding."""
-        from rekord.feeds.jax import to_jax
-
-        return to_jax(
-            self,
-            batch_size,
-            sharding=sharding,
-            device=device,
-            columns=columns,
-            shuffle=shuffle,
-            seed=seed,
-            epoch=epoch,
-            rank=rank,
-            world=world,
-            remainder=remainder,
-            fill=fill,
-            ragged=ragged,
-            pad=pad,
-            decode=decode,
-            resize=resize,
-            map=map,
-            prefetch=prefetch,
-            threads=threads,
-        )

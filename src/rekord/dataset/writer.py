@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from rekord.codec.encode import checked_schema, row_encoder
 from rekord.codec.encode_columns import encoded_batches
 from rekord.errors import EncodeError, RekordError, error
-from rekord.framing.deflate import FlushPoint, FrameSink, checked_compression, frame_sink
+from rekord.framing.deflate import FlushPoint, FrameSink, compression_name, frame_sink
 from rekord.location import Location
 from rekord.storage.local import LOCAL, Storage
-from rekord.storage.publish import Publication
+from rekord.storage.transaction import StagedFile, Transaction
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -47,9 +47,10 @@ class Writer:
     ) -> None:
         self.path = os.fsdecode(path)
         self.schema = checked_schema(schema)
-        self.compression = checked_compression(compression)
+        self.compression = compression_name(compression)
         self._encoder = row_encoder(schema)
-        self._publication = Publication(self.path, storage)
+        self._transaction = Transaction(self.path, storage)
+        self._file: StagedFile | None = None
         self._sink: FrameSink | None = None
         self._in_columns = 0
         self._given = 0  # rows, those that were refused too
@@ -116,15 +117,16 @@ class Writer:
             self.discard()
             raise
         self._closed = True
-        self._publication.complete()
+        assert self._file is not None
+        self._file.commit()
 
     def discard(self) -> None:
         """Give the file up; nothing appears."""
         if self._closed:
             return
         self._closed = True
-        if self._sink is not None:
-            self._publication.discard()
+        if self._file is not None:
+            self._file.discard()
 
     def __enter__(self) -> Self:
         self._open()
@@ -147,7 +149,8 @@ class Writer:
         if self._closed:
             raise self._refused("is closed")
         if self._sink is None:
-            self._sink = frame_sink(self.compression, self._publication.open().write)
+            self._file = self._transaction.file()
+            self._sink = frame_sink(self.compression, self._file.write)
         return self._sink
 
     def _flush(self) -> None:
@@ -162,7 +165,7 @@ class Writer:
 
     def _refused(self, what: str) -> RekordError:
         return error(
-            "U610",
+            "U607",
             f"the writer {what}",
             location=Location(path=self.path),
             expected="a writer that is open",

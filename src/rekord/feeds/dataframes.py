@@ -31,7 +31,7 @@ def split_to_arrow(split: Split, columns: Sequence[str] | None) -> pa.Table:
 
 def arrow_schema(split: Split, columns: Sequence[str] | None = None) -> pa.Schema:
     """The types of a split's table; a record is read only where a function makes the columns."""
-    if split._map is None:
+    if split.batch_map is None:
         return _record_batch(_no_rows(split, columns), split.schema.features).schema
     return arrow_batches(split, columns)[0]
 
@@ -41,7 +41,7 @@ def arrow_batches(
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema of a split's table, and its batches one after another; only the first is made ahead."""
     # What a function makes of the columns is no longer what the schema declares.
-    declared: Mapping[str, Feature] = split.schema.features if split._map is None else {}
+    declared: Mapping[str, Feature] = split.schema.features if split.batch_map is None else {}
     made = (_record_batch(batch, declared) for batch in split.batches(rows, columns=columns, threads=threads))
     first = next(made, None)
     if first is None:

@@ -8,15 +8,17 @@ from copy import copy
 from dataclasses import replace
 from importlib import import_module
 from operator import index
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from rekord import _core
 from rekord.codec.columns import Optional, Ragged, SparseColumn
+from rekord.dataset.background import IdlePool
 from rekord.dataset.batches import Request, read_batches
 from rekord.dataset.loader import Loader, Reading
-from rekord.dataset.order import Ids, Remainder, checked_ranks
+from rekord.dataset.options import BatchOptions
+from rekord.dataset.order import Ids, checked_ranks
 from rekord.dataset.postprocess import Batch
 from rekord.dataset.readers.indexed import IndexedDecoder
 from rekord.dataset.shards import NoRecord
@@ -122,37 +124,35 @@ def framework(name: str, call: str, extra: str) -> Any:
         ) from failure
 
 
-Rank: TypeAlias = 'int | Literal["auto"]'
 Group: TypeAlias = "Callable[[], tuple[int, int] | None]"
 """Gives the rank of this process and how many there are; None where the framework does not know yet."""
 
 
-def chosen_ranks(
-    rank: Rank, world: int, remainder: Remainder | None, group: Group, *, start: str
-) -> tuple[int, int, Remainder]:
-    """Rank, world and remainder as asked for: read from the framework for "auto", and safe for several ranks.
+def with_ranks(options: BatchOptions, group: Group, *, start: str) -> BatchOptions:
+    """The options with the rank that the framework says for "auto"; a world of several needs a `remainder`.
 
     `start` is the call that makes the framework know its ranks.
     """
+    rank, world, remainder = options.get("rank", 0), options.get("world", 1), options.get("remainder")
     if rank == "auto":
         rank, world = _found(world, group, start)
     number, size, checked = checked_ranks(rank, world, "keep" if remainder is None else remainder)
     if remainder is None and size > 1:
         raise error(
-            "U661",
+            "U605",
             f"`remainder` must be chosen for a world of {size}",
             expected='remainder="drop", "pad" or "keep"',
             found="none given",
             do='remainder="drop", or "pad" to leave no record out',
         )
-    return number, size, checked
+    return {**options, "rank": number, "world": size, "remainder": checked}
 
 
 def _found(world: int, group: Group, start: str) -> tuple[int, int]:
     found = group()
     if found is None:
         raise error(
-            "U662",
+            "U605",
             'rank="auto" finds no ranks',
             expected=f"{start} before this call",
             found="a process that belongs to no group",
@@ -160,7 +160,7 @@ def _found(world: int, group: Group, start: str) -> tuple[int, int]:
         )
     if world not in (1, found[1]):
         raise error(
-            "U662",
+            "U605",
             f"`world` is {repr(world)[:60]}, and the group of this process has {found[1]}",
             expected=f"world={found[1]}",
             found=f"world={repr(world)[:60]}",
@@ -206,7 +206,7 @@ class Rows:
     def __init__(self, request: Request) -> None:
         self.request = request
         self._process = os.getpid()
-        self._idle: list[IndexedDecoder] = []
+        self._decoders = IdlePool(self._decoder)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Rows, (self.request,)  # decoders stay here
@@ -221,13 +221,8 @@ class Rows:
             self.__init__(replace(self.request, shards=copy(self.request.shards)))  # type: ignore[misc]
         request = self.request
         ids = request.recipe.records(request.epoch, self._positions(numbers))
-        try:
-            decoder = self._idle.pop()
-        except IndexError:
-            plan, pictures = request.decoding()
-            decoder = IndexedDecoder(request.shards, plan, _core.Pool(0), pictures)
-        batch = decoder.decode(ids)
-        self._idle.append(decoder)  # not after a failure: it may hold half a batch
+        with self._decoders.lend() as decoder:
+            batch = decoder.decode(ids)
         return request.finish(batch) if request.finish else batch
 
     def row(self, number: int) -> dict[str, Any]:
@@ -239,6 +234,10 @@ class Rows:
         batch = self.batch(numbers)
         columns = [list(column) for column in batch.values()]
         return [dict(zip(batch, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    def _decoder(self) -> IndexedDecoder:
+        plan, pictures = self.request.decoding()
+        return IndexedDecoder(self.request.shards, plan, _core.Pool(0), pictures)
 
     def _positions(self, numbers: Sequence[int]) -> Ids:
         size = len(self)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
 
 from rekord.dataset.batches import Request
-from rekord.dataset.postprocess import Batch
+from rekord.dataset.options import BatchOptions, accepts_batch_options
 from rekord.feeds.feed import Rows
 
 if TYPE_CHECKING:
@@ -15,33 +16,17 @@ if TYPE_CHECKING:
 _DIGITS = 16
 
 
-def data_source(
-    split: Split,
-    *,
-    columns: Sequence[str] | None = None,
-    fill: Mapping[str, Any] | None = None,
-    ragged: Literal["ragged", "pad"] = "ragged",
-    pad: Mapping[str, Any] | None = None,
-    decode: bool = False,
-    resize: tuple[int, int] | None = None,
-    map: Callable[[Batch], Any] | None = None,
-) -> DataSource:
+_OF_GRAIN = ("shuffle", "seed", "epoch", "rank", "world", "remainder", "prefetch", "threads")
+"""Options of `batches` that Grain decides."""
+
+
+@partial(accepts_batch_options, without=_OF_GRAIN)
+def data_source(split: Split, **options: Unpack[BatchOptions]) -> DataSource:
     """The rows of a split for `grain.DataLoader` and `grain.MapDataset.source`; the arguments are those of `batches`.
 
     `map` is given batches, here those of the rows that Grain asks for at once.
     """
-    return DataSource(
-        split.request(
-            1,
-            columns=columns,
-            fill=fill,
-            ragged=ragged,
-            pad=pad,
-            decode=decode,
-            resize=resize,
-            map=map,
-        )
-    )
+    return DataSource(split.request(1, **options))
 
 
 class DataSource:

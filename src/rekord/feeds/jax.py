@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import numpy as np
 
 from rekord.codec.columns import Column, Ragged, SparseColumn
 from rekord.dataset.batches import Request
 from rekord.dataset.loader import Reading
+from rekord.dataset.options import BatchOptions
 from rekord.dataset.order import Remainder
 from rekord.dataset.postprocess import Batch
 from rekord.errors import RekordError, error, located
-from rekord.feeds.feed import Array, Feed, Rank, chosen_ranks, converted, framework, is_pictures
+from rekord.feeds.feed import Array, Feed, converted, framework, is_pictures, with_ranks
 from rekord.location import Location
 
 if TYPE_CHECKING:
-    from rekord.dataset.split import Shuffle, Split
+    from rekord.dataset.split import Split
 
 Put: TypeAlias = Callable[[Array], Any]
 
@@ -32,47 +33,14 @@ def to_jax(
     *,
     sharding: Any,
     device: Any,
-    columns: Sequence[str] | None,
-    shuffle: Shuffle,
-    seed: int,
-    epoch: int,
-    rank: Rank,
-    world: int,
-    remainder: Remainder | None,
-    fill: Mapping[str, Any] | None,
-    ragged: Literal["ragged", "pad"],
-    pad: Mapping[str, Any] | None,
-    decode: bool,
-    resize: tuple[int, int] | None,
-    map: Callable[[Batch], Any] | None,
-    prefetch: int,
-    threads: int | None,
+    **options: Unpack[BatchOptions],
 ) -> Feed:
     """Batches of jax arrays; with a sharding, global batches of all processes."""
     jax = framework("jax", "to_jax", "jax")
-    number, size, rest = chosen_ranks(
-        rank, world, remainder, lambda: _processes(jax), start="jax.distributed.initialize(…)"
-    )
+    chosen = with_ranks(options, lambda: _processes(jax), start="jax.distributed.initialize(…)")
     if sharding is not None:
-        _check_sharding(jax, sharding, device, remainder)
-    request = split.request(
-        batch_size,
-        columns=columns,
-        shuffle=shuffle,
-        seed=seed,
-        epoch=epoch,
-        rank=number,
-        world=size,
-        remainder=rest,
-        fill=fill,
-        ragged=ragged,
-        pad=pad,
-        decode=decode,
-        resize=resize,
-        map=map,
-        prefetch=prefetch,
-        threads=threads,
-    )
+        _check_sharding(jax, sharding, device, options.get("remainder"))
+    request = split.request(batch_size, **chosen)
     put = _placer(jax, sharding, device)
     return JaxFeed(request, partial(_placed, put=put, sharded=sharding is not None))
 
@@ -133,7 +101,7 @@ def _placer(jax: Any, sharding: Any, device: Any) -> Put:
             return jax.device_put(array, device)
         except (TypeError, ValueError):
             raise error(
-                "U663",
+                "U676",
                 "jax cannot place a column",
                 expected="an array that the sharding can divide"
                 if sharding is not None
@@ -158,7 +126,7 @@ def _narrowed(array: Array) -> Array:
     if not changed.any():
         return narrow
     raise error(
-        "U663",
+        "U676",
         f"a column of {array.dtype} has values that {dtype} does not hold, and jax keeps 32 bits",
         expected=f"values that {dtype} holds",
         found=str(array[changed].flat[0])[:60],
@@ -174,7 +142,7 @@ def _not_shared(name: str, column: Column) -> RekordError:
     elif isinstance(column, SparseColumn):
         do = f'map= with a function that makes it dense: batch["{name[:40]}"].to_dense()'
     return error(
-        "U663",
+        "U676",
         f"`{name}` has rows of different {'sizes' if pictures else 'lengths'}, which devices cannot share",
         location=Location(feature=name),
         expected="a dense column beside sharding=",
@@ -200,7 +168,7 @@ def _check_sharding(jax: Any, sharding: Any, device: Any, remainder: Remainder |
         )
     if remainder is None:
         raise error(
-            "U661",
+            "U605",
             "`remainder` must be chosen beside a sharding",
             expected='remainder="drop", "pad" or "keep"',
             found="none given",

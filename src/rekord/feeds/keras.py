@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 
-from rekord.dataset.order import Remainder
-from rekord.dataset.postprocess import Batch
+from rekord.dataset.options import BatchOptions
 from rekord.errors import RekordError, error
 from rekord.feeds.feed import framework
 from rekord.feeds.tensorflow.native import Mode, to_tensorflow
@@ -17,7 +16,7 @@ from rekord.location import Location
 from rekord.schema import Label, Schema
 
 if TYPE_CHECKING:
-    from rekord.dataset.split import Shuffle, Split
+    from rekord.dataset.split import Split
 
 Columns: TypeAlias = "str | Sequence[str] | None"
 Known: TypeAlias = "Schema | Mapping[str, Any]"  # features by the names of columns
@@ -35,51 +34,25 @@ def to_keras(
     sample_weight: str | None,
     class_weight: ClassWeight,
     mode: Mode,
-    shuffle: Shuffle,
-    seed: int,
-    epoch: int,
-    rank: int,
-    world: int,
-    remainder: Remainder,
-    fill: Mapping[str, Any] | None,
-    ragged: Literal["ragged", "pad"],
-    pad: Mapping[str, Any] | None,
-    decode: bool,
-    resize: tuple[int, int] | None,
-    map: Callable[[Batch], Any] | None,
-    prefetch: int,
-    threads: int | None,
     state: Mapping[str, Any] | None,
+    **options: Unpack[BatchOptions],
 ) -> Any:
     """The dataset of (x, y), or (x, y, weights). One column is a tensor, several are a dict."""
     schema = split.schema
     # What a function makes of a batch is known once it was tried out; so it is given all columns.
-    is_mapped = map is not None or split._map is not None
+    is_mapped = options.get("map") is not None or split.batch_map is not None
     chosen = None if is_mapped else _Chosen.of(schema, x, y, sample_weight)
     table = None if chosen is None else _table(split, schema, chosen.labels, class_weight)
     tf = framework("tensorflow", "to_keras", "tensorflow")
+    options["columns"] = None if chosen is None else chosen.columns
     dataset = to_tensorflow(
         split,
         batch_size,
         mode=mode,
-        columns=None if chosen is None else chosen.columns,
-        shuffle=shuffle,
-        seed=seed,
-        epoch=epoch,
-        rank=rank,
-        world=world,
-        remainder=remainder,
-        fill=fill,
-        ragged=ragged,
-        pad=pad,
-        decode=decode,
-        resize=resize,
-        map=map,
-        prefetch=prefetch,
-        threads=threads,
         state=state,
         one_length=True,
         call="to_keras",
+        **options,
     )
 
     spec = dataset.element_spec
@@ -124,7 +97,7 @@ class _Chosen:
         weight = None if sample_weight is None else _column(known, "sample_weight", sample_weight)
         if weight is not None and not labels:
             raise error(
-                "U660",
+                "U676",
                 "`sample_weight` needs a `y` to weigh",
                 location=Location(feature=weight),
                 expected="y=…, the name of the column to learn",
@@ -153,7 +126,7 @@ def _labels(known: Known, y: Columns) -> tuple[str, ...]:
         return found
     proposed = found[-1:] or [name for name in ("y", "label") if name in known] or [*known][-1:] or ["label"]
     raise error(
-        "U660",
+        "U676",
         f"`y` must be named: {'no column is' if not found else f'{len(found)} columns are'} declared as rk.Label",
         expected="the name of the column to learn, or [] for none",
         found=_listed(found) if found else "columns " + _listed(known),
@@ -168,7 +141,7 @@ def _inputs(known: Known, x: Columns, labels: tuple[str, ...], weight: str | Non
         return inputs
     others = (*labels, *([weight] if weight else []))
     raise error(
-        "U660",
+        "U676",
         "no column is left for `x`" if x is None else "`x` names no column",
         expected="a column beside " + _listed(others) if others else "a column",
         found="columns " + _listed(known),
@@ -187,7 +160,7 @@ def _column(known: Known, argument: str, name: object) -> str:
             known[name]  # one that is not there names its near misses
         elif name not in known:
             raise error(
-                "U660",
+                "U676",
                 f"the function for `map` gives no column {name[:60]!r}",
                 location=Location(feature=name),
                 expected="one of " + _listed(known),
@@ -209,7 +182,7 @@ def _check_weights(tf: Any, name: str, spec: Any) -> None:
         return
     holes = isinstance(spec, dict) and spec["values"].dtype != tf.string
     raise error(
-        "U660",
+        "U676",
         "`sample_weight` needs a number for every record",
         location=Location(feature=name),
         expected="a column of numbers of one shape",
@@ -222,7 +195,7 @@ def _check_classes(tf: Any, name: str, spec: Any) -> None:
     """Only a function can have made something else of a label than one id a record."""
     if not isinstance(spec, tf.TensorSpec) or not spec.dtype.is_integer or spec.shape.rank != 1:
         raise error(
-            "U660",
+            "U676",
             "`class_weight` needs a `y` of class ids, and the function for `map` gives another one",
             location=Location(feature=name),
             expected="whole numbers of shape (rows,)",
@@ -239,7 +212,7 @@ def _table(split: Split, schema: Schema, labels: tuple[str, ...], given: ClassWe
     feature = schema.get(name)
     if len(labels) != 1 or not isinstance(feature, Label) or feature.shape != () or feature.optional:
         raise error(
-            "U660",
+            "U676",
             "`class_weight` needs one `y` that is a class",
             location=Location(feature=name or None),
             expected="y=…, a column that is declared as rk.Label, with one class a record",
@@ -270,7 +243,7 @@ def _table(split: Split, schema: Schema, labels: tuple[str, ...], given: ClassWe
 
 def _refused_weights(expected: str, found: str) -> RekordError:
     return error(
-        "U660",
+        "U676",
         "`class_weight` cannot be used",
         expected=expected,
         found=found,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from rekord import _core
-from rekord.errors import error
-from rekord.schema.messages import shown
+from rekord.arguments import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,24 +41,15 @@ class FrameSink(Protocol):
 
 def frame_sink(compression: str | None, write: Callable[[Buffer], object]) -> FrameSink:
     """The sink for a compression; `write` takes what belongs into the file."""
-    name = checked_compression(compression)
+    name = compression_name(compression)
     return PlainSink(write) if name == "none" else DeflateSink(write, name)
 
 
-def checked_compression(compression: object) -> str:
+def compression_name(compression: str | None) -> str:
     """`none`, `gzip` or `zlib`."""
     if compression is None:
         return "none"
-    if isinstance(compression, str) and (compression == "none" or compression in _WINDOWS):
-        return compression
-    meant = compression.lower() if isinstance(compression, str) else ""
-    raise error(
-        "U605",
-        f"`compression` cannot be {shown(compression)}",
-        expected='None, "gzip" or "zlib"',
-        found=shown(compression),
-        do=f'compression="{meant}"' if meant in _WINDOWS else "choose one of these",
-    )
+    return one_of("compression", compression, ("gzip", "zlib", "none"), do="choose one of these")
 
 
 class PlainSink:

@@ -389,7 +389,7 @@ class SlabReader:
         while True:
             left = 0 if self._eof else self._stream.most_left()
             remaining = self._end - self._begin + left
-            frames, consumed, needed, problem = _core.hop(
+            frames, consumed, needed, problem = _core.skip_frames(
                 self._slab, self._begin, self._end, remaining, most_frames
             )
             if frames:

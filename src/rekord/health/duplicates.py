@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import weakref
 from collections import Counter
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
+from rekord.storage.portability import pread_into
 
 PLACE = np.dtype(
     [
@@ -132,7 +132,7 @@ class ExternalSort:
             while left:
                 left = left[self._file.write(left) :]
         except OSError as failure:
-            raise _no_room(failure, (begin + len(rows)) * PLACE.itemsize) from None
+            raise no_room(failure, (begin + len(rows)) * PLACE.itemsize, "check") from None
         self._runs.append(_Run(begin, begin + len(rows), rows["high"][::_STRIDE].copy()))
 
     def _cuts(self) -> Iterator[tuple[list[int], list[int]]]:
@@ -175,15 +175,10 @@ class ExternalSort:
     def _read_into(self, values: npt.NDArray[Any], row: int) -> None:
         """Fill an array with what is in the file from the beginning of a row on."""
         assert self._file is not None
-        left, at = values.view(np.uint8).data, row * PLACE.itemsize
         try:
-            while left:
-                read_bytes = os.preadv(self._file.fileno(), [left], at)
-                if not read_bytes:
-                    raise OSError(None, "a temporary file became shorter")
-                left, at = left[read_bytes:], at + read_bytes
+            pread_into(self._file.fileno(), values.view(np.uint8).data, row * PLACE.itemsize)
         except OSError as failure:
-            raise _no_room(failure, self._runs[-1].end * PLACE.itemsize) from None
+            raise no_room(failure, self._runs[-1].end * PLACE.itemsize, "check") from None
 
 
 def group_starts(places: Places) -> npt.NDArray[np.bool_]:
@@ -241,7 +236,8 @@ def _taken(rows: Places, at: npt.NDArray[np.intp]) -> Places:
     return np.take(rows.view(_WHOLE), at).view(PLACE)
 
 
-def _no_room(failure: OSError, size_bytes: int) -> RekordError:
+def no_room(failure: OSError, size_bytes: int, command: str) -> RekordError:
+    """The error for a temporary file that could not be written or read."""
     try:
         folder: str | None = tempfile.gettempdir()
     except OSError:
@@ -251,7 +247,7 @@ def _no_room(failure: OSError, size_bytes: int) -> RekordError:
         location=Location(path=folder),
         expected=f"room for {size_bytes:,} bytes or more",
         found=(failure.strerror or str(failure))[:60],
-        do="TMPDIR=/a/folder/with/room rekord check …",
+        do=f"TMPDIR=/a/folder/with/room rekord {command} …",
     )
 
 

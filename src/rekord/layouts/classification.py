@@ -177,4 +177,4 @@ def _checked(
 
 
 def _refused(what: str, expected: str, found: str) -> RekordError:
-    return error("U611", what, expected=expected, found=found, do='classes=["cat", "dog"]')
+    return error("U605", what, expected=expected, found=found, do='classes=["cat", "dog"]')

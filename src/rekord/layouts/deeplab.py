@@ -151,4 +151,4 @@ def _checked(colours: object, mask: Mask) -> dict[Colour, int]:
 
 
 def _no_map(what: str, expected: str, found: str) -> RekordError:
-    return error("U612", what, expected=expected, found=found, do="colours={(0, 0, 0): 0, (128, 0, 0): 1}")
+    return error("U605", what, expected=expected, found=found, do="colours={(0, 0, 0): 0, (128, 0, 0): 1}")

@@ -361,7 +361,7 @@ def _checked_policy(bad_boxes: Any) -> Literal["skip", "refuse"]:
 
 def _wrong(name: str, expected: str, found: object) -> RekordError:
     return error(
-        "U613",
+        "U605",
         f"`{name}` of the detection layout cannot be meant",
         expected=expected,
         found=shown(found),

@@ -77,7 +77,7 @@ def _not_a(what: str, value: object, example: str) -> RekordError:
         "split": "letters, digits, `_` and `-`",
     }[what]
     return error(
-        "U615",
+        "U605",
         f"{shown(value)} cannot be the {what} of a TFDS dataset",
         expected=f"{rule}, such as {example}",
         found=shown(value),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
+from rekord.arguments import is_unicode
 from rekord.errors import RekordError
 from rekord.schema.messages import refuse, shown
 
@@ -369,15 +370,6 @@ def text(value: object) -> str:
     if not is_unicode(value):
         raise Misfit("text without lone surrogates: UTF-8 cannot hold them", value)
     return str(value)
-
-
-def is_unicode(value: str) -> bool:
-    """Whether UTF-8 can hold a text: a lone surrogate has no bytes."""
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def plain(value: object) -> object:

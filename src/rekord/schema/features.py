@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from rekord.arguments import is_unicode
 from rekord.schema.base import (
     ABSENT,
     FLOATS,
@@ -35,7 +36,6 @@ from rekord.schema.base import (
     integer,
     integer_bounds,
     integer_changes,
-    is_unicode,
     json_depth,
     json_number,
     json_octets,

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from rekord.arguments import tuple_names
 from rekord.errors import error
-from rekord.schema.base import Feature, Kind, Shape, is_unicode, rounded
+from rekord.schema.base import Feature, Kind, Shape, rounded
 from rekord.schema.column_evidence import SeenColumn
 from rekord.schema.features import Bytes, Float32, Int64
 from rekord.schema.messages import refuse, shown
@@ -192,7 +193,7 @@ def infer_rows(rows: Any, *, names: Sequence[str] | None = None, limit: int | No
     Rows are mappings (nested ones join their names with `/`), or tuples whose columns are `names` (x, y and
     weight unless told), or a table: a dict of NumPy columns, an Arrow table, a pandas or polars DataFrame.
     """
-    _check_names(names)
+    tuple_names(names)
     columns: dict[str, SeenColumn] = {}
     count = 0
     complete = True
@@ -245,17 +246,3 @@ def _checked_iterable(rows: Any) -> Iterable[Any]:
         found=shown(rows),
         do='give a list such as [{"label": 3}, …]',
     )
-
-
-def _check_names(names: object) -> None:
-    if names is None:
-        return
-    good = isinstance(names, (list, tuple)) and all(isinstance(n, str) and n and is_unicode(n) for n in names)
-    if not good or len(set(names)) < len(names):  # type: ignore[arg-type, call-overload]
-        raise error(
-            "U605",
-            f"`names` cannot be {shown(names)}",
-            expected="a list of names, each once, for the parts of a tuple",
-            found=shown(names),
-            do='names=("image", "label")',
-        )

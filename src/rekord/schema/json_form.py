@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from rekord.arguments import is_unicode
 from rekord.errors import RekordError, located
-from rekord.schema.base import FEATURE_TYPES, Feature, dtype_name, is_unicode
+from rekord.schema.base import FEATURE_TYPES, Feature, dtype_name
 from rekord.schema.messages import near_miss, refuse, shown
 
 VERSION = 1

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rekord.arguments import invalid
 from rekord.errors import RekordError, error, located
 from rekord.location import Location
 from rekord.schema import Schema
@@ -33,14 +34,14 @@ from rekord.sources.base import (
     Part,
     SourceFile,
     check_unchanged,
-    checked_path,
     damaged,
     disk_failure,
     empty,
     listed,
     opened,
+    source_path,
 )
-from rekord.sources.tables import checked_keep, inconsistent, rows_at_once
+from rekord.sources.tables import inconsistent, kept_columns, rows_at_once
 
 _MAGIC = b"\x93NUMPY"
 _MOST_HEADER_BYTES = 10_000
@@ -231,7 +232,7 @@ class NpzSource:
 
 def npy(path: str | os.PathLike[str], *, column: str = "x") -> NpySource:
     """Rows of .npy files (a file, a folder or a pattern), as the column `column`; the first dimension is rows."""
-    return NpySource(checked_path(path, "npy"), column)
+    return NpySource(source_path(path, "npy"), column)
 
 
 def npz(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> NpzSource:
@@ -239,7 +240,7 @@ def npz(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -
 
     `columns` names the arrays to keep; None keeps all.
     """
-    return NpzSource(checked_path(path, "npz"), checked_keep(columns))
+    return NpzSource(source_path(path, "npz"), kept_columns(columns))
 
 
 @lru_cache(maxsize=4)
@@ -342,6 +343,8 @@ def _npz_members(
                 raise empty(path, "an archive without arrays", expected="a .npy file in it for each column")
             _check_rows(members, path)
             yield members
+    except RekordError:  # some of them are an OSError or a ValueError too
+        raise
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as failure:
         check_unchanged(path, file)
         words = str(failure).split("\n", 1)[0][:60]
@@ -459,17 +462,12 @@ def _bytes_of(column: Any) -> int:
 def columns(arrays: Mapping[str, Any]) -> FrameSource:
     """Rows of a dict of columns: arrays with the rows first, or lists. Types are those that `rk.infer` gives."""
     if not isinstance(arrays, Mapping):
-        raise _no_frame("columns", arrays, "a dict of columns", 'rk.sources.columns({"label": array})')
+        raise invalid("arrays", arrays, "a dict of columns", 'rk.sources.columns({"label": array})')
     return FrameSource(arrays, "columns")
 
 
 def pandas(frame: Any) -> FrameSource:
     """Rows of a pandas DataFrame, without its index. Types are those that `rk.infer` gives."""
     if not all(hasattr(frame, name) for name in ("iloc", "dtypes", "columns", "itertuples")):
-        raise _no_frame("pandas", frame, "a pandas DataFrame", "rk.sources.pandas(frame)")
+        raise invalid("frame", frame, "a pandas DataFrame", "rk.sources.pandas(frame)")
     return FrameSource(frame, "pandas")
-
-
-def _no_frame(kind: str, given: object, expected: str, do: str) -> RekordError:
-    what = f"`{kind}` cannot read from a {type(given).__name__}"
-    return error("U605", what, expected=expected, found=shown(given), do=do)

@@ -9,10 +9,10 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from rekord.errors import error
+from rekord.arguments import invalid
+from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import shown
 from rekord.sources.base import (
     PART_BYTES,
     Chunk,
@@ -22,18 +22,18 @@ from rekord.sources.base import (
     Part,
     SourceFile,
     check_unchanged,
-    checked_path,
     damaged,
     disk_failure,
     empty,
     listed,
+    source_path,
 )
 from rekord.sources.tables import (
     TableColumn,
     check_same,
-    checked_keep,
     column_of,
     exported_schema,
+    kept_columns,
     one_schema,
     restored,
     rows_at_once,
@@ -165,22 +165,16 @@ def arrow(path_or_table: Any, *, columns: Sequence[str] | None = None) -> ArrowS
     """
     import pyarrow as pa
 
-    keep = checked_keep(columns)
+    keep = kept_columns(columns)
     if isinstance(path_or_table, (pa.Table, pa.RecordBatch)):
         return ArrowTableSource(path_or_table, keep)
-    return ArrowSource(checked_path(path_or_table, "arrow"), keep)
+    return ArrowSource(source_path(path_or_table, "arrow"), keep)
 
 
 def polars(frame: Any) -> ArrowTableSource:
     """Rows of a polars DataFrame."""
     if not hasattr(frame, "to_arrow") or not hasattr(frame, "iter_rows"):
-        raise error(
-            "U605",
-            f"`polars` cannot read from {shown(type(frame).__name__)}",
-            expected="a polars DataFrame",
-            found=shown(frame),
-            do="collect a LazyFrame first: frame.collect()",
-        )
+        raise invalid("frame", frame, "a polars DataFrame", "collect a LazyFrame first: frame.collect()")
     for name, dtype in frame.schema.items():
         # Python objects would come out as their addresses, and Arrow has no whole numbers of 128 bits.
         if str(dtype) in ("Object", "Int128", "UInt128"):
@@ -288,6 +282,8 @@ def _opened(path: str, file: SourceFile) -> Iterator[tuple[Any, Any, bool]]:
                     yield batch
 
             yield reader.schema, batches, whole
+    except RekordError:  # some of them are an OSError or a ValueError too
+        raise
     except (pa.ArrowException, OSError, ValueError) as failure:
         check_unchanged(path, file)
         text = str(failure).split("\n", 1)[0][:60]

@@ -7,17 +7,21 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import shown
-from rekord.storage.local import LOCAL, Readable, Stat, read_error
+from rekord.storage.local import LOCAL, PathLike, Readable, Stat, read_error
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
 
 PART_BYTES = 64 << 20
 """About how much of a source one task reads."""
@@ -125,6 +129,20 @@ class SerialSource(Protocol):
 Source: TypeAlias = "PartedSource | SerialSource"
 
 
+class IndexedRows(Protocol):
+    """Rows by number, as a torch Dataset has them."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> object: ...
+
+
+ArrowRows: TypeAlias = "pa.Table | pa.RecordBatch"
+RowsLike: TypeAlias = (
+    "Source | PathLike | Iterable[object] | Mapping[str, npt.ArrayLike] | ArrowRows | IndexedRows"
+)
+"""What a source is made of: see `rk.write`. DataFrames, tf.data and Hugging Face datasets are iterables."""
+
+
 def is_parted(source: Source) -> bool:
     """Whether tasks can read parts of it."""
     return hasattr(source, "parts")
@@ -187,17 +205,10 @@ def listed(path: str, extensions: Sequence[str]) -> Listing:
     return Listing(root, tuple(_source_file(name, full[name], LOCAL.stat(full[name])) for name in kept))
 
 
-def checked_path(path: str | os.PathLike[str], kind: str) -> str:
+def source_path(path: str | os.PathLike[str], kind: str) -> str:
     """A path as it is kept in a source."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise error(
-            "U605",
-            f"`{kind}` cannot read from {shown(path)}",
-            expected="a path: a file, a folder or a pattern",
-            found=shown(path),
-            do=f'rk.sources.{kind}("data")',
-        )
-    return os.fsdecode(path)
+    expected = "a path: a file, a folder or a pattern"
+    return as_path("path", path, expected=expected, do=f'rk.sources.{kind}("data")')
 
 
 def is_gzip_name(path: str, extensions: Sequence[str]) -> bool:

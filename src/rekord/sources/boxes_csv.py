@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
@@ -39,7 +40,7 @@ from rekord.sources.detection_common import (
     read_whole,
     source_files,
 )
-from rekord.sources.image_folder import given_path, is_picture
+from rekord.sources.image_folder import is_picture
 
 MOST_CSV_BYTES = 2 << 30
 _MOST_PIXELS = 1e9
@@ -79,8 +80,8 @@ def boxes_csv(
     there is a 0. `label_map` gives ids by name instead. Coordinates are pixels, except
     where no number in the file is above 1 and some are fractions: then they are from 0 to 1.
     """
-    place = given_path(path)
-    folder = None if images is None else given_path(images, name="images")
+    place = as_path("path", path)
+    folder = None if images is None else as_path("images", images)
     return BoxesCsv(root_of(place, folder), place, folder, label_items(label_map))
 
 

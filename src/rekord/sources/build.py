@@ -199,7 +199,7 @@ def _meaningless(found: Recognised, name: str, value: object) -> RekordError:
         + (", ".join(f"--{one.replace('_', '-')}" for one in takes) or "none of these")
     )
     return error(
-        "U623",
+        "U605",
         f"`{name}` means nothing for a source of the kind {found.kind}",
         location=Location(path=joined(found.path, "")),
         expected=expected,

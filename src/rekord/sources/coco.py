@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
@@ -42,7 +43,6 @@ from rekord.sources.detection_common import (
     split_of,
     without_trainval,
 )
-from rekord.sources.image_folder import given_path
 from rekord.storage.local import LOCAL
 
 _MAX_MASK_PIXELS = 1 << 26  # an image of 8,192 × 8,192; what a file claims beyond that is not believed
@@ -483,8 +483,8 @@ def coco(
     `skipped_annotations`; a file in which no annotation has a box is refused. A missing `iscrowd` is 0, a
     missing `area` that of the box. `masks` draws the outline of every object as a PNG of 0 and 1.
     """
-    place = given_path(path)
-    folder = None if images is None else given_path(images, name="images")
+    place = as_path("path", path)
+    folder = None if images is None else as_path("images", images)
     return Coco(root_of(place, folder), place, folder, bool(masks), label_items(label_map))
 
 

@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from rekord import _core
+from rekord.arguments import invalid, is_unicode, name_list
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature, Float32, Int64, Schema, Tensor, Text
-from rekord.schema.base import is_unicode
 from rekord.schema.column_evidence import float32_loses
 from rekord.schema.json_form import feature_members
 from rekord.schema.messages import near_miss, shown
@@ -31,11 +31,11 @@ from rekord.sources.base import (
     Part,
     Row,
     SourceFile,
-    checked_path,
     empty,
     is_gzip_name,
     listed,
     opened,
+    source_path,
 )
 from rekord.sources.lines import (
     Cut,
@@ -726,13 +726,13 @@ def csv(
     columns to keep, or a dict of the types that some have, such as {"zip": rk.Text()}. With `header=False` the
     first line is a row, and `columns` names all columns in order; without, they are column_0, column_1, ….
     """
-    place = checked_path(path, "csv")
+    place = source_path(path, "csv")
     asked = Asked(
-        delimiter=_checked_delimiter(delimiter),
-        keep=_checked_names(columns),
-        types=_checked_types(columns),
+        delimiter=_delimiter(delimiter),
+        keep=_names(columns),
+        types=_types(columns),
         header=header,
-        na=_checked_missing(na),
+        na=_missing_words(na),
     )
     if is_gzip_name(place, EXTENSIONS):
         return ZippedDelimitedSource(place, asked)
@@ -759,42 +759,21 @@ def _options(asked: Asked) -> Mapping[str, Any]:
     }
 
 
-def _checked_delimiter(delimiter: object) -> str | None:
-    if delimiter is None:
-        return None
-    if (
-        isinstance(delimiter, str)
-        and len(delimiter) == 1
-        and delimiter.isascii()
-        and delimiter not in '"\r\n\0'
-    ):
-        return delimiter
-    raise error(
-        "U605",
-        f"`delimiter` cannot be {shown(delimiter)}",
-        expected="one ASCII character that is no quote and no end of a line",
-        found=shown(delimiter),
-        do='delimiter=";"',
-    )
+def _delimiter(given: object) -> str | None:
+    if given is None or (isinstance(given, str) and re.fullmatch(r'[^"\r\n\0\x80-\U0010ffff]', given)):
+        return given
+    expected = "one ASCII character that is no quote and no end of a line"
+    raise invalid("delimiter", given, expected, 'delimiter=";"')
 
 
-def _checked_names(columns: object) -> tuple[str, ...] | None:
+def _names(columns: object) -> tuple[str, ...] | None:
     if columns is None or isinstance(columns, Mapping):
         return None
-    names = tuple(columns) if isinstance(columns, (list, tuple)) else ()
-    good = all(isinstance(name, str) and name and is_unicode(name) for name in names)
-    if names and good and len(set(names)) == len(names):
-        return names
-    raise error(
-        "U605",
-        f"`columns` cannot be {shown(columns)}",
-        expected="a list of names, each once, or a dict of names and features",
-        found=shown(columns),
-        do='columns=["species", "year"]',
-    )
+    expected = "a list of names, each once, or a dict of names and features"
+    return name_list("columns", columns, expected=expected, do='columns=["species", "year"]')
 
 
-def _checked_types(columns: object) -> tuple[tuple[str, Feature], ...]:
+def _types(columns: object) -> tuple[tuple[str, Feature], ...]:
     if not isinstance(columns, Mapping):
         return ()
     for name, feature in columns.items():
@@ -810,13 +789,7 @@ def _checked_types(columns: object) -> tuple[tuple[str, Feature], ...]:
     return tuple(columns.items())
 
 
-def _checked_missing(na: object) -> tuple[str, ...]:
+def _missing_words(na: object) -> tuple[str, ...]:
     if isinstance(na, (list, tuple)) and all(isinstance(word, str) and is_unicode(word) for word in na):
         return tuple(na)
-    raise error(
-        "U605",
-        f"`na` cannot be {shown(na)}",
-        expected="a list of the texts that stand for no value",
-        found=shown(na),
-        do='na=["", "NA"]',
-    )
+    raise invalid("na", na, "a list of the texts that stand for no value", 'na=["", "NA"]')

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from glob import iglob
 from typing import NamedTuple
 
+from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.framing.inflate import begins_with_a_record, read_head
 from rekord.location import Location
@@ -17,7 +18,7 @@ from rekord.schema.messages import shown
 from rekord.sources.base import Source
 from rekord.sources.coco import ROBOFLOW
 from rekord.sources.image_csv import OpenList, columns_of
-from rekord.sources.image_folder import PICTURES, SPLITS, given_path, is_picture, joined
+from rekord.sources.image_folder import PICTURES, SPLITS, is_picture, joined
 from rekord.storage.find import is_record_name
 from rekord.storage.local import LOCAL
 from rekord.storage.remote import is_remote
@@ -180,7 +181,7 @@ def detect(path: str | os.PathLike[str], *, layout: str | None = None) -> Source
 
 def recognise(path: str | os.PathLike[str], *, layout: str | None = None) -> Recognised:
     """What a path is: a file, a folder, or a pattern of files. The same names give the same answer."""
-    place = given_path(path)
+    place = as_path("path", path)
     if is_remote(place):
         raise error(
             "U604",

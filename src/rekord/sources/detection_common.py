@@ -12,21 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rekord.arguments import as_path, is_unicode
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem, read_label_items
 from rekord.schema.messages import shown
 from rekord.sources.base import PART_BYTES, Facts, Part, Row, SourceFile
-from rekord.sources.image_folder import (
-    SPLITS,
-    fingerprint,
-    given_path,
-    groups,
-    is_unicode,
-    joined,
-    name_error,
-    printable,
-)
+from rekord.sources.image_folder import SPLITS, fingerprint, groups, joined, name_error, printable
 from rekord.storage.local import read_error
 
 MOST_LABEL_BYTES = 16 << 20
@@ -228,7 +220,7 @@ def ordered_splits(splits: Iterable[str | None]) -> tuple[str, ...] | None:
 
 def label_items(path: object) -> tuple[LabelItem, ...] | None:
     """The label map that was given as an argument, if one was."""
-    return None if path is None else read_label_items(given_path(path, name="label_map"))
+    return None if path is None else read_label_items(as_path("label_map", path))
 
 
 def label_option(items: tuple[LabelItem, ...] | None) -> list[list[Any]] | None:

@@ -7,6 +7,7 @@ from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rekord.arguments import invalid, tuple_names
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Schema, Tensor, Text
@@ -15,7 +16,7 @@ from rekord.schema.column_evidence import Merging
 from rekord.schema.interop.tfds import FLAT_VALUES, ROW_LENGTHS
 from rekord.schema.messages import shown
 from rekord.sources.base import Columns, Facts, Row
-from rekord.sources.rows import PEEKED_ROWS, RowsSource, as_pixels, check_names, inferred
+from rekord.sources.rows import PEEKED_ROWS, RowsSource, as_pixels, inferred
 from rekord.sources.tf_data import no_rows, tf_data
 
 _HUGGING_FACE = ("Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict")
@@ -39,7 +40,7 @@ def torch_dataset(dataset: Any, *, names: Sequence[str] | None = None) -> RowsSo
 
     The parts of a tuple are called `names` (x, y and weight unless told), a single value x.
     """
-    check_names(names)
+    tuple_names(names)
     if hasattr(type(dataset), "__iter__"):
         known = len(dataset) if hasattr(type(dataset), "__len__") else None
         return RowsSource(
@@ -106,13 +107,8 @@ def huggingface(dataset: Any) -> HuggingFace | RowsSource:
     parts = [dataset] if splits is None else list(splits.values())
     names = None if splits is None else tuple(splits)
     if not parts or not all(hasattr(part, "features") for part in parts):
-        raise error(
-            "U605",
-            f"`huggingface` cannot read from a {type(dataset).__name__}",
-            expected="a Dataset or IterableDataset of the library `datasets`, or a dict of them",
-            found=shown(dataset),
-            do='rk.sources.huggingface(datasets.load_dataset("…"))',
-        )
+        expected = "a Dataset or IterableDataset of the library `datasets`, or a dict of them"
+        raise invalid("dataset", dataset, expected, 'rk.sources.huggingface(datasets.load_dataset("…"))')
     if names is not None and any("split" in (part.features or ()) for part in parts):
         raise error(
             "X539",

@@ -12,18 +12,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rekord.arguments import as_path, invalid, is_unicode
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.messages import near_miss, shown
 from rekord.sources.base import PART_BYTES, Facts, Part, Row, SourceFile
 from rekord.sources.image_folder import (
     SPLITS,
-    checked_classes,
+    class_names,
     fingerprint,
-    given_path,
     groups,
     is_picture,
-    is_unicode,
     joined,
     printable,
 )
@@ -211,18 +210,12 @@ def image_csv(
     columns = {"image": image, "label": label, "split": split}
     for name, column in columns.items():
         if column is not None and not isinstance(column, str):
-            raise error(
-                "U605",
-                f"`{name}` is not the name of a column",
-                expected="a str",
-                found=shown(column),
-                do=f'{name}="…"',
-            )
+            raise invalid(name, column, "the name of a column", f'{name}="…"')
     return ImageCsv(
-        given_path(path),
+        as_path("path", path),
         tuple(columns.items()),
-        None if root is None else given_path(root, name="root"),
-        checked_classes(classes),
+        None if root is None else as_path("root", root),
+        class_names(classes),
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from rekord.arguments import as_path, is_unicode, name_list
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.messages import shown
@@ -127,15 +128,6 @@ def stem(path: str) -> str:
     return head if extension.lower() in PICTURES else path
 
 
-def is_unicode(path: str) -> bool:
-    """Whether the name of a file can be written down; Linux lets names be any bytes."""
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def printable(path: str) -> str:
     """A path as messages, journals and manifests hold it: bytes that are no UTF-8 are escaped."""
     return path if is_unicode(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
@@ -185,7 +177,7 @@ def groups(items: Iterable[tuple[T, int]], part_bytes: int) -> Iterator[tuple[tu
 
 def folder_path(path: object, *, name: str = "path") -> str:
     """A folder that was given as an argument."""
-    text = given_path(path, name=name)
+    text = as_path(name, path)
     try:
         is_folder = modes.S_ISDIR(os.stat(text).st_mode)
     except OSError as failure:
@@ -202,21 +194,6 @@ def folder_path(path: object, *, name: str = "path") -> str:
     return text
 
 
-def given_path(path: object, *, name: str = "path") -> str:
-    """A path that was given as an argument, as text."""
-    if isinstance(path, (str, os.PathLike)):
-        text = os.fspath(path)
-        if isinstance(text, str) and text and "\0" not in text:
-            return text
-    raise error(
-        "U605",
-        f"`{name}` is not a path",
-        expected="a str or a pathlib.Path",
-        found=shown(path),
-        do=f"{name}=pathlib.Path(…)",
-    )
-
-
 def image_folder(path: str | os.PathLike[str], *, classes: Sequence[str] | None = None) -> ImageFolder:
     """The images below a folder, one row each, with the folder that they are in as their class.
 
@@ -228,7 +205,7 @@ def image_folder(path: str | os.PathLike[str], *, classes: Sequence[str] | None 
     Classes get their ids from 0 in the order of their names' bytes; `classes` gives the names by id instead,
     so that several folders agree. Files that are not called like pictures are left out.
     """
-    return ImageFolder(given_path(path), checked_classes(classes))
+    return ImageFolder(as_path("path", path), class_names(classes))
 
 
 class _Listing(NamedTuple):
@@ -329,19 +306,9 @@ def no_images(root: str, ignored: int, *, name: str = "images") -> RekordError:
     )
 
 
-def checked_classes(classes: Sequence[str] | None) -> tuple[str, ...] | None:
+def class_names(classes: Sequence[str] | None) -> tuple[str, ...] | None:
     """Names of classes by id, as they were given."""
     if classes is None:
         return None
-    if isinstance(classes, (list, tuple)):
-        names = tuple(classes)
-        sound = all(isinstance(name, str) and name and is_unicode(name) for name in names)
-        if names and sound and len(set(names)) == len(names):
-            return names
-    raise error(
-        "U611",
-        "`classes` is no list of names",
-        expected="a list of names by id, each of them once",
-        found=shown(classes),
-        do='classes=["cat", "dog"]',
-    )
+    expected = "a list of names by id, each of them once"
+    return name_list("classes", classes, expected=expected, do='classes=["cat", "dog"]')

@@ -27,11 +27,11 @@ from rekord.sources.base import (
     Part,
     Row,
     SourceFile,
-    checked_path,
     damaged,
     empty,
     is_gzip_name,
     opened,
+    source_path,
 )
 from rekord.sources.lines import (
     RULES,
@@ -140,7 +140,7 @@ def jsonl(path: str | os.PathLike[str]) -> JsonSource | ZippedJsonSource:
     256 MiB. Lines without anything are passed over. An object {"base64": "…"} and nothing else is bytes, as
     `rk.export` writes them.
     """
-    place = checked_path(path, "jsonl")
+    place = source_path(path, "jsonl")
     return ZippedJsonSource(place) if is_gzip_name(place, EXTENSIONS) else JsonSource(place)
 
 

@@ -26,11 +26,11 @@ from rekord.sources.base import (
     Part,
     Row,
     SourceFile,
-    checked_path,
     empty,
     is_gzip_name,
     listed,
     opened,
+    source_path,
 )
 
 MOST_ROW_BYTES = 64 << 20
@@ -392,7 +392,7 @@ def text(path: str | os.PathLike[str]) -> TextSource | ZippedTextSource:
 
     The end of a line is not part of its text. Empty lines are passed over: they count as lines, not as rows.
     """
-    place = checked_path(path, "text")
+    place = source_path(path, "text")
     return ZippedTextSource(place) if is_gzip_name(place, EXTENSIONS) else TextSource(place)
 
 

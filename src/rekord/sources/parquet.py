@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from rekord.errors import RekordError
 from rekord.schema import Schema
 from rekord.sources.base import (
     PART_BYTES,
@@ -19,20 +20,20 @@ from rekord.sources.base import (
     Part,
     SourceFile,
     check_unchanged,
-    checked_path,
     damaged,
     disk_failure,
     empty,
     listed,
+    source_path,
 )
 from rekord.sources.tables import (
     SAMPLED_ROWS,
     TableColumn,
     check_same,
-    checked_keep,
     column_of,
     exported_schema,
     has_doubles,
+    kept_columns,
     one_schema,
     restored,
     rows_at_once,
@@ -123,7 +124,7 @@ def parquet(path: str | os.PathLike[str], *, columns: Sequence[str] | None = Non
     with `/`; a struct of `bytes` and `path` is an Image. A column is optional where it has nulls. Files that
     `rk.export` wrote carry the schema of their records, which is taken as it is.
     """
-    return ParquetSource(checked_path(path, "parquet"), checked_keep(columns))
+    return ParquetSource(source_path(path, "parquet"), kept_columns(columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +195,8 @@ def _opened(path: str, file: SourceFile) -> Iterator[Any]:
     try:
         with pa.OSFile(path) as raw:
             yield parquet.ParquetFile(raw)
+    except RekordError:  # some of them are an OSError or a ValueError too
+        raise
     except (pa.ArrowException, OSError, ValueError) as failure:
         check_unchanged(path, file)
         unread = disk_failure(path, failure)

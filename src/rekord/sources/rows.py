@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rekord.arguments import invalid, tuple_names
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
-from rekord.schema.messages import shown
 from rekord.schema.row_adapters import flat_row
 from rekord.sources.base import Chunk, Columns, Facts, Row, Source, is_parted
 
@@ -33,15 +33,10 @@ def rows(iterable: Iterable[Any], *, names: Sequence[str] | None = None) -> Rows
     Tuples without `names` have the columns x, y and weight. What gives a new iterator each time, such as a list,
     can be read again; an iterator or a generator once.
     """
-    check_names(names)
+    tuple_names(names)
     if isinstance(iterable, (str, bytes, bytearray, Mapping)) or not isinstance(iterable, Iterable):
-        raise error(
-            "U605",
-            f"rows cannot come from a {type(iterable).__name__}",
-            expected="an iterable of mappings or tuples",
-            found=shown(iterable),
-            do='give a list such as [{"label": 3}, …]',
-        )
+        do = 'give a list such as [{"label": 3}, …]'
+        raise invalid("iterable", iterable, "an iterable of mappings or tuples", do)
     once = isinstance(iterable, Iterator)
     known = len(iterable) if isinstance(iterable, Sized) else None
     return RowsSource("rows", lambda: iter(iterable), names=names, once=once, known_rows=known)
@@ -231,21 +226,6 @@ def _emptied(rows: list[Row]) -> Iterator[Row]:
     rows.reverse()
     while rows:
         yield rows.pop()
-
-
-def check_names(names: object) -> None:
-    """Refuse what cannot name the parts of a tuple: two of one name would be one column."""
-    if names is None:
-        return
-    good = isinstance(names, (list, tuple)) and all(isinstance(name, str) and name for name in names)
-    if not good or len(set(names)) < len(names):  # type: ignore[arg-type, call-overload]
-        raise error(
-            "U605",
-            f"`names` cannot be {shown(names)}",
-            expected="a list of names, each once, for the parts of a tuple",
-            found=shown(names),
-            do='names=("image", "label")',
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,17 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rekord.arguments import as_path, is_unicode
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.messages import shown
 from rekord.sources.base import PART_BYTES, Facts, Part, Row, SourceFile
 from rekord.sources.image_folder import (
     SPLITS,
-    checked_classes,
+    class_names,
     fingerprint,
     folder_path,
-    given_path,
     groups,
-    is_unicode,
     joined,
     name_error,
     no_images,
@@ -254,10 +253,10 @@ def segmentation(
     without `mask`. `classes` (how many, or their names) and `ignore` are handed on to the layout.
     """
     count = classes if isinstance(classes, int) and not isinstance(classes, bool) else None
-    names = None if count is not None else checked_classes(classes)  # type: ignore[arg-type]
+    names = None if count is not None else class_names(classes)  # type: ignore[arg-type]
     return Segmentation(
-        given_path(images, name="images"),
-        given_path(masks, name="masks"),
+        as_path("images", images),
+        as_path("masks", masks),
         names,
         len(names) if names else count,
         ignore,
@@ -323,7 +322,7 @@ def cityscapes(path: str | os.PathLike[str], *, optional_masks: bool | None = No
     The masks are those of train ids (19 classes) if there are any, else those of all ids (34 classes). Unless
     `optional_masks` says so, images of `test` alone may be without a mask.
     """
-    return Cityscapes(given_path(path), optional_masks)
+    return Cityscapes(as_path("path", path), optional_masks)
 
 
 @dataclass(frozen=True)
@@ -504,7 +503,7 @@ def voc_segmentation(
     The classes are the names that were given, or those of `labelmap.txt` in the folder, or the 21 of VOC. 255
     means no class.
     """
-    return VocSegmentation(given_path(path), checked_classes(classes), optional_masks)
+    return VocSegmentation(as_path("path", path), class_names(classes), optional_masks)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rekord import _core
+from rekord.arguments import is_unicode, name_list
 from rekord.codec.columns import Optional, Ragged, SparseColumn, column_to_arrow
 from rekord.codec.decode import assemble, new_batch
 from rekord.codec.plan import compile_plan
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor, Text, Timestamp
-from rekord.schema.base import is_unicode
 from rekord.schema.column_evidence import float32_loses
 from rekord.schema.messages import near_miss, shown
 from rekord.sources.base import Listing, SourceFile
@@ -309,20 +309,11 @@ def _no_column(name: str, names: list[str], path: str | None) -> RekordError:
     )
 
 
-def checked_keep(columns: object) -> tuple[str, ...] | None:
+def kept_columns(columns: object) -> tuple[str, ...] | None:
     """`columns=` of a table: names, each once."""
     if columns is None:
         return None
-    names = tuple(columns) if isinstance(columns, (list, tuple)) else ()
-    if names and all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
-        return names
-    raise error(
-        "U605",
-        f"`columns` cannot be {shown(columns)}",
-        expected="a list of names, each once",
-        found=shown(columns),
-        do='columns=["image", "label"]',
-    )
+    return name_list("columns", columns, do='columns=["image", "label"]')
 
 
 _KEY = b"rekord.schema"

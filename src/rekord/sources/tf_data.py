@@ -13,16 +13,17 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from rekord.arguments import invalid, tuple_names
 from rekord.codec.columns import Ragged, Strings
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor
 from rekord.schema.base import FLOATS, INTEGERS, TENSORS
 from rekord.schema.interop.tfds import FLAT_VALUES, ROW_LENGTHS
-from rekord.schema.messages import refuse, shown
+from rekord.schema.messages import refuse
 from rekord.schema.row_adapters import flat_row
 from rekord.sources.base import Chunk, Columns, Facts, Row
-from rekord.sources.rows import PEEKED_BYTES, PEEKED_ROWS, check_names
+from rekord.sources.rows import PEEKED_BYTES, PEEKED_ROWS
 
 Dims: TypeAlias = "tuple[int | None, ...]"
 
@@ -247,14 +248,8 @@ def tf_data(dataset: Any, *, names: Sequence[str] | None = None) -> TfData:
     a single tensor x, and the parts of a tuple inside another structure are numbered.
     """
     if not hasattr(dataset, "element_spec"):
-        raise error(
-            "U605",
-            f"`tf_data` cannot read from a {type(dataset).__name__}",
-            expected="a tf.data.Dataset",
-            found=shown(dataset),
-            do="rk.sources.tf_data(dataset)",
-        )
-    check_names(names)
+        raise invalid("dataset", dataset, "a tf.data.Dataset", "rk.sources.tf_data(dataset)")
+    tuple_names(names)
     return TfData(dataset, names)
 
 

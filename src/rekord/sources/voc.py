@@ -11,6 +11,7 @@ from xml.parsers import expat
 
 import numpy as np
 
+from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
@@ -40,7 +41,7 @@ from rekord.sources.detection_common import (
     split_of,
     without_trainval,
 )
-from rekord.sources.image_folder import folder_path, given_path, is_picture, stem
+from rekord.sources.image_folder import folder_path, is_picture, stem
 from rekord.storage.local import LOCAL
 
 _MOST_NESTED = 32
@@ -251,7 +252,7 @@ def voc(
     the images of such a test set have no boxes.
     """
     names = None if lists is None else tuple([str(name) for name in lists])
-    return Voc(given_path(path), names, label_items(label_map))
+    return Voc(as_path("path", path), names, label_items(label_map))
 
 
 class _Pair(NamedTuple):

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rekord.arguments import is_unicode
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Image, Schema
@@ -39,11 +40,11 @@ from rekord.sources.base import (
     Row,
     SourceFile,
     Unchanged,
-    checked_path,
     empty,
     listed,
+    source_path,
 )
-from rekord.sources.image_folder import groups, is_unicode, printable
+from rekord.sources.image_folder import groups, printable
 from rekord.sources.rows import PEEKED_BYTES, inferred, size_bytes
 
 EXTENSIONS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -62,7 +63,7 @@ _BROKEN = (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError, ValueErro
 
 def webdataset(path: str | os.PathLike[str]) -> WebDataset:
     """The samples of WebDataset tars: a tar, a folder of them, or a pattern; compressed or not."""
-    return WebDataset(checked_path(path, "webdataset"))
+    return WebDataset(source_path(path, "webdataset"))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
@@ -37,7 +38,7 @@ from rekord.sources.detection_common import (
     source_files,
     split_of,
 )
-from rekord.sources.image_folder import folder_path, given_path, pictures_below, stem
+from rekord.sources.image_folder import folder_path, pictures_below, stem
 from rekord.storage.local import LOCAL
 
 _MOST_BYTES = 4 << 20
@@ -247,7 +248,7 @@ def yolo(path: str | os.PathLike[str], *, label_map: str | os.PathLike[str] | No
     box are keypoints, which are not read. An edge that leaves the image by no more than the
     rounding of the written digits is put back on the border.
     """
-    return Yolo(given_path(path), label_items(label_map))
+    return Yolo(as_path("path", path), label_items(label_map))
 
 
 class _Pair(NamedTuple):

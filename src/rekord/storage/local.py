@@ -6,21 +6,15 @@ import errno
 import io
 import os
 import stat as modes
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.storage.portability import (
-    exchange_names,
-    quoted_folder,
-    to_read,
-    to_write,
-    working_directory_error,
-)
+from rekord.storage import portability
+from rekord.storage.os_hints import quoted_folder, to_read, to_write, working_directory_error
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -137,6 +131,12 @@ class Storage(Protocol):
     def real(self, path: str) -> str:
         """The one path that all links to this thing lead to."""
 
+    def lock(self, path: str) -> AbstractContextManager[None]:
+        """Hold the lock by this name in a `with` block; X512 where somebody else holds it.
+
+        It is given up when its holder dies: by the system, or because nobody renews it.
+        """
+
 
 def read_error(path: str, failure: OSError) -> RekordError:
     """The error for a path that could not be read."""
@@ -186,6 +186,8 @@ def _reading(path: str) -> Iterator[None]:
     _refuse_impossible(path)
     try:
         yield
+    except RekordError:  # some of them are an OSError or a ValueError too
+        raise
     except OSError as failure:
         raise read_error(path, failure) from failure
 
@@ -195,6 +197,8 @@ def _writing(path: str) -> Iterator[None]:
     _refuse_impossible(path)
     try:
         yield
+    except RekordError:  # some of them are an OSError or a ValueError too
+        raise
     except OSError as failure:
         raise write_error(path, failure) from failure
 
@@ -222,23 +226,17 @@ class LocalStorage:
     def rename(self, source: str, target: str) -> None:
         _refuse_impossible(source)
         with _writing(target):
-            os.replace(source, target)
+            portability.replace(source, target)
 
     def exchange(self, one: str, other: str) -> bool:
         _refuse_impossible(other)
         with _writing(one):
-            return exchange_names(one, other)
+            return portability.exchange_names(one, other)
 
     def link(self, source: str, target: str) -> bool:
         _refuse_impossible(source)
         with _writing(target):
-            try:
-                os.link(source, target)
-            except OSError as failure:
-                if failure.errno in _NO_LINKS:
-                    return False
-                raise
-        return True
+            return portability.link_file(source, target)
 
     def remove(self, path: str) -> None:
         with _writing(path):
@@ -257,15 +255,7 @@ class LocalStorage:
 
     def sync_folder(self, path: str) -> None:
         with _writing(path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            except OSError as failure:
-                # Some network file systems cannot sync a folder; they have no way to be safer.
-                if failure.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS):
-                    raise
-            finally:
-                os.close(descriptor)
+            portability.sync_folder(path)
 
     def list(self, folder: str) -> Sequence[Entry]:
         with _reading(folder), os.scandir(folder) as names:
@@ -285,9 +275,33 @@ class LocalStorage:
         with _reading(path):
             return os.path.realpath(path)
 
+    @contextmanager
+    def lock(self, path: str) -> Iterator[None]:
+        with _writing(path):
+            try:
+                descriptor = portability.lock_file(path)
+            except BlockingIOError:
+                raise _in_use(path) from None
+        try:
+            with suppress(OSError):
+                os.truncate(descriptor, 0)
+                os.write(descriptor, str(os.getpid()).encode())
+            yield
+        finally:
+            portability.unlock_file(path, descriptor)
 
-_NO_LINKS = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS)
-"""Another disk, too many names, a file of somebody else, or a file system that knows nothing of them."""
+
+def _in_use(path: str) -> RekordError:
+    holder = ""
+    with suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+        holder = file.read(20)
+    return error(
+        "X512",
+        location=Location(path=path),
+        expected="one writer at a time",
+        found=f"{f'process {holder}' if holder.isdigit() else 'another process'} is writing to it",
+        do="wait until it ends, or write to another place",
+    )
 
 
 def _kind(mode: int) -> Kind:
@@ -317,7 +331,7 @@ class _LocalReadable:
     def __init__(self, path: str) -> None:
         self.path = path
         self._descriptor = -1
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = portability.open_to_read(path, wait=True)
         try:
             # The descriptor stays ours: in a cycle of garbage a file that owns one is ended first, with a warning.
             self._file = io.FileIO(descriptor, "r", closefd=False)
@@ -384,7 +398,7 @@ class _LocalWritable:
 
     def fsync(self) -> None:
         with _writing(self.path):
-            _sync(self._file.fileno())
+            portability.sync_file(self._file.fileno())
 
     def close(self) -> None:
         with _writing(self.path):
@@ -393,25 +407,8 @@ class _LocalWritable:
 
 def begin_sync(file: Writable, begin: int, size_bytes: int) -> None:
     """Have the disk begin with bytes that were just written, so that `fsync` waits for little. Only a hint."""
-    if isinstance(file, _LocalWritable) and hasattr(os, "posix_fadvise"):
-        with suppress(OSError):
-            # Bytes that the disk does not have yet cannot be forgotten: they are sent there at once.
-            os.posix_fadvise(file._file.fileno(), begin, size_bytes, os.POSIX_FADV_DONTNEED)
-
-
-if sys.platform == "darwin":
-    import fcntl
-
-    def _sync(descriptor: int) -> None:
-        # There fsync only hands the bytes to the drive; this one waits until the drive has kept them.
-        try:
-            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-        except OSError:
-            os.fsync(descriptor)
-else:
-
-    def _sync(descriptor: int) -> None:
-        os.fsync(descriptor)
+    if isinstance(file, _LocalWritable):
+        portability.begin_sync(file._file.fileno(), begin, size_bytes)
 
 
 LOCAL: Final[Storage] = LocalStorage()

@@ -1,21 +1,144 @@
-"""What differs between systems: atomic renames, limits of a process, and what to do when the system refuses."""
+"""What not every system has, each with another way where it is missing: the only module that knows of platforms.
+
+| what           | Linux, macOS                  | Windows                                   |
+|----------------|-------------------------------|-------------------------------------------|
+| lock a file    | `flock`                       | `msvcrt.locking`                          |
+| read at offset | `pread`, `preadv`             | seek and read, one thread at a time       |
+| sync a folder  | `fsync` of its descriptor     | nothing: NTFS logs names by itself        |
+| swap two names | `renameat2`, `renamex_np`     | False: the caller makes two renames       |
+| replace        | `rename`                      | `MoveFileEx`, without the empty folder    |
+| memory limit   | `getrlimit`                   | None                                      |
+
+What a system has is asked of Python (`hasattr`, `ImportError`), not derived from its name, so that a test can take
+it away.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import errno
 import os
-import shlex
 import sys
+import threading
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from rekord.errors import RekordError, error
-from rekord.location import Location
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]
+try:
+    import resource
+except ImportError:
+    resource = None  # type: ignore[assignment]
 
 _HERE = -100  # AT_FDCWD of Linux: paths are relative to the working folder
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
 _UNABLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+_NO_LINKS = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS)
+"""Another disk, too many names, a file of somebody else, or a file system that knows nothing of them."""
+
+_LOCKED_BYTE = 1 << 30  # Windows locks bytes, and nobody else can read them: not those that name the holder
+_BINARY = getattr(os, "O_BINARY", 0)
+_one_reader = threading.Lock()
+
+
+def open_to_read(path: str | bytes, *, wait: bool = False) -> int:
+    """A descriptor of a file. Unless told to `wait`, a pipe that nobody writes to is opened at once."""
+    return os.open(path, os.O_RDONLY | _BINARY | (0 if wait else getattr(os, "O_NONBLOCK", 0)))
+
+
+def pread(descriptor: int, size_bytes: int, offset: int) -> bytes:
+    """Bytes from an offset on, fewer only at the end of the file; where the descriptor stands does not change."""
+    found = _pread(descriptor, size_bytes, offset)
+    while 0 < len(found) < size_bytes:  # no more than 2 GiB come at once
+        more = _pread(descriptor, size_bytes - len(found), offset + len(found))
+        if not more:
+            break
+        found += more
+    return found
+
+
+def _pread(descriptor: int, size_bytes: int, offset: int) -> bytes:
+    if hasattr(os, "pread"):
+        return os.pread(descriptor, size_bytes, offset)
+    with _one_reader:
+        before = os.lseek(descriptor, 0, os.SEEK_CUR)
+        try:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            return os.read(descriptor, size_bytes)
+        finally:
+            os.lseek(descriptor, before, os.SEEK_SET)
+
+
+def pread_into(descriptor: int, buffer: memoryview, offset: int) -> None:
+    """Fill `buffer` from an offset on; OSError where the file has not as many bytes."""
+    while buffer:
+        if hasattr(os, "preadv"):
+            count = os.preadv(descriptor, [buffer], offset)
+        else:
+            data = _pread(descriptor, len(buffer), offset)
+            count, buffer[: len(data)] = len(data), data
+        if not count:
+            raise OSError(None, "a temporary file became shorter")
+        buffer, offset = buffer[count:], offset + count
+
+
+def sync_file(descriptor: int) -> None:
+    """Return when what was written is on the disk itself."""
+    if sys.platform == "darwin" and fcntl is not None:
+        # There fsync only hands the bytes to the drive; this one waits until the drive has kept them.
+        with suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            return
+    os.fsync(descriptor)
+
+
+def begin_sync(descriptor: int, begin: int, size_bytes: int) -> None:
+    """Have the disk begin with bytes that were just written, so that `sync_file` waits for little. Only a hint."""
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError):
+            # Bytes that the disk does not have yet cannot be forgotten: they are sent there at once.
+            os.posix_fadvise(descriptor, begin, size_bytes, os.POSIX_FADV_DONTNEED)
+
+
+def sync_folder(path: str) -> None:
+    """Return when the names in a folder are on the disk itself."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as failure:
+        # Some network file systems cannot sync a folder; they have no way to be safer.
+        if failure.errno not in _UNABLE:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def replace(source: str, target: str) -> None:
+    """Rename a file over another one, or a folder to a name that is free or an empty folder."""
+    try:
+        os.replace(source, target)
+    except PermissionError:
+        # Windows renames no folder over another one, not even an empty one.
+        if fcntl is not None or not (os.path.isdir(source) and os.path.isdir(target)):
+            raise
+        os.rmdir(target)
+        os.replace(source, target)
+
+
+def link_file(source: str, target: str) -> bool:
+    """Give a file a second name; False where the system or the file system cannot."""
+    try:
+        os.link(source, target)
+    except OSError as failure:
+        if failure.errno in _NO_LINKS:
+            return False
+        raise
+    return True
 
 
 def exchange_names(one: str, other: str) -> bool:
@@ -33,13 +156,13 @@ def exchange_names(one: str, other: str) -> bool:
 
 @cache
 def _call() -> Any:
-    library = ctypes.CDLL(None, use_errno=True)
-    if sys.platform.startswith("linux") and hasattr(library, "renameat2"):
+    library = _c_library()
+    if hasattr(library, "renameat2") and sys.platform.startswith("linux"):
         return lambda one, other: (
             library.renameat2(_HERE, one, _HERE, other, ctypes.c_uint(_EXCHANGE)),
             ctypes.get_errno(),
         )
-    if sys.platform == "darwin" and hasattr(library, "renamex_np"):
+    if hasattr(library, "renamex_np") and sys.platform == "darwin":
         return lambda one, other: (
             library.renamex_np(one, other, ctypes.c_uint(_EXCHANGE)),
             ctypes.get_errno(),
@@ -47,168 +170,93 @@ def _call() -> Any:
     return None
 
 
-def quoted_folder(path: str) -> str:
-    """The folder of a path, for a command line."""
-    return shlex.quote(os.path.dirname(path) or ".")
-
-
-def to_read(path: str, number: int | None) -> str:
-    """For a path that could not be read, by the number of the error."""
-    name = shlex.quote(path)
-    match number:
-        case errno.EACCES | errno.EPERM:
-            return f"chmod u+rX {name}      (or run as a user who may read it)"
-        case errno.EISDIR:
-            return "name a file in this folder"
-        case errno.EIO:
-            return f"copy {name} again from its origin: the disk or network that holds it reports an error"
-        case errno.ELOOP:
-            return f"ls -l {name}      (its links lead in a circle)"
-        case errno.EMFILE | errno.ENFILE:
-            return "ulimit -n 4096      (too many files are open at once)"
-        case errno.ESTALE | errno.ENOTCONN | errno.ETIMEDOUT | errno.EHOSTDOWN:
-            return "mount the network place again, then run the same command"
-    return f"check that {name} can be read: head -c 1 {name}"
-
-
-def to_write(path: str, number: int | None, left_bytes: int | None) -> str:
-    """For a path that could not be written; `left_bytes` were still to come, if that is known."""
-    name, folder = shlex.quote(path), quoted_folder(path)
-    space = "space" if left_bytes is None else f"at least {left_bytes:,} bytes"
-    match number:
-        case errno.ENOSPC:
-            return f"free {space} on the disk that holds {folder}, or choose another place"
-        case errno.EDQUOT:
-            return f"free {space} of your quota on the disk that holds {folder}, or choose another place"
-        case errno.EROFS:
-            return f"choose another place: {folder} is mounted read-only"
-        case errno.EACCES | errno.EPERM:
-            return f"chmod u+wx {folder}      (or choose another place)"
-        case errno.ENOENT:
-            return f"mkdir -p {folder}"
-        case errno.ENOTDIR:
-            return f"choose another place: part of {folder} is a file"
-        case errno.EEXIST:
-            return f"choose another name, or first: rm {name}"
-        case errno.EISDIR | errno.ENOTEMPTY:
-            return f"choose another name: {name} is a folder"
-        case errno.EFBIG:
-            return "write smaller files: this is the largest that the disk or `ulimit -f` takes"
-        case errno.ENAMETOOLONG:
-            return "choose a shorter name"
-        case errno.EXDEV:
-            return "choose two places on one disk: a rename cannot cross disks"
-        case errno.EMFILE | errno.ENFILE:
-            return "ulimit -n 4096      (too many files are open at once)"
-        case errno.EIO:
-            return f"choose another disk: the one that holds {folder} reports an error"
-    return "choose another place"
-
-
-_NO_THREAD = "can't start new thread"
-_NOT_LOADED = ("failed to map segment", "cannot allocate memory", "cannot create shared object descriptor")
-_AGAIN = "then run the same command again"
-_FILES = f"ulimit -n 4096      (too many files are open at once; {_AGAIN})"
-_THREADS = f"ulimit -u unlimited      (too many threads or processes; {_AGAIN})"
-_REFUSED = {
-    errno.EMFILE: _FILES,
-    errno.ENFILE: _FILES,
-    errno.EAGAIN: _THREADS,
-    errno.ENOSPC: "free space on the disk of temporary files, or name another: export TMPDIR=FOLDER",
-}
-
-
-def refused(failure: BaseException) -> RekordError | None:
-    """The error for what the system refused, None if that is not why something failed."""
-    text = " ".join(str(failure).split())
-    if isinstance(failure, MemoryError) or getattr(failure, "errno", None) == errno.ENOMEM:
-        return out_of_memory(f"{type(failure).__name__}{f': {text}' if text else ''}"[:200])
-    if isinstance(failure, ImportError) and any(words in text.lower() for words in _NOT_LOADED):
-        return out_of_memory(text[-120:])
-    if isinstance(failure, RuntimeError) and text == _NO_THREAD:
-        # The stack of a thread is memory too, and a limit of memory is set far more often than one of threads.
-        return out_of_memory(text) if address_space_limit() else error("X509", found=text, do=_THREADS)
-    if not isinstance(failure, OSError):
-        return None
-    if failure.errno == errno.ENOENT and failure.filename is None:
-        return working_directory_error() or _no_temporary_folder(failure)
-    if failure.filename is not None:
-        path = os.fsdecode(failure.filename) if isinstance(failure.filename, (str, bytes)) else None
-        return error(
-            "X509",
-            location=Location(path=path),
-            found=failure.strerror or text,
-            do=to_write(path or ".", failure.errno, None),
-        )
-    if failure.errno in _REFUSED:
-        return error("X509", found=failure.strerror or text, do=_REFUSED[failure.errno])
-    return None
-
-
-def out_of_memory(found: str, *, expected: str | None = None) -> RekordError:
-    """The error for memory that ran out, with the limit that is set, if one is."""
-    limit, can_raise = address_space_limit() or (None, False)
-    if limit is None:
-        do = "close other programs, or use a machine with more memory"
-    elif can_raise:
-        do = f"ulimit -v unlimited      ({_AGAIN})"
-    else:
-        do = "run the same command in another shell, without this limit"
-    likely = None if limit is None else f"`ulimit -v` limits this process to {limit // 1024:,} KB of memory"
-    return error("X508", expected=expected, found=found, likely=likely, do=do)
-
-
-def check_address_space(need_bytes: int, what: str) -> None:
-    """Refuse what would crash for want of address space, which no exception can report."""
-    limit = address_space_limit()
-    used = _address_space_bytes()
-    if limit is not None and used is not None and limit[0] - used < need_bytes:
-        raise out_of_memory(
-            f"{max(limit[0] - used, 0) >> 20:,} MiB that are left",
-            expected=f"at least {need_bytes >> 20:,} MiB of address space for {what}",
-        )
-
-
-def check_working_directory() -> None:
-    """Refuse what would crash where the working directory was deleted."""
-    failure = working_directory_error()
-    if failure is not None:
-        raise failure
-
-
-def working_directory_error() -> RekordError | None:
-    """The error for a working directory that was deleted or may not be entered; None if it is all right."""
+@cache
+def _c_library() -> Any:
     try:
-        os.getcwd()
+        return ctypes.CDLL(None, use_errno=True)
+    except (OSError, TypeError):
+        return None
+
+
+def lock_file(path: str) -> int:
+    """Hold the lock file at `path`, made where it is missing; BlockingIOError where another process holds it.
+
+    The system lets go of it when this process ends, however it ends.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _lock(descriptor)
+            # Whoever held it before may have removed the file between our opening and our locking.
+            if _is_at(descriptor, path):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def unlock_file(path: str, descriptor: int) -> None:
+    """Let go of a lock file, and remove it."""
+    if fcntl is None:
+        # Windows removes no file that is open, so that one which somebody else holds by now stays.
+        os.close(descriptor)
+        with suppress(OSError):
+            os.unlink(path)
+    else:
+        with suppress(OSError):
+            os.unlink(path)
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    import msvcrt
+
+    locking, without_waiting = msvcrt.locking, msvcrt.LK_NBLCK
+    os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+    try:
+        locking(descriptor, without_waiting, 1)
     except OSError as failure:
-        where = os.environ.get("PWD")
-        return error(
-            "X511",
-            location=Location(path=where),
-            found=failure.strerror,
-            do='cd "$PWD"      (or cd to another folder, if this one is gone)',
-        )
-    return None
+        raise BlockingIOError(failure.errno, "locked by another process") from failure
+    finally:
+        os.lseek(descriptor, 0, os.SEEK_SET)
 
 
-def spare_address_space() -> None:
-    """Where memory is limited, let libraries that are not loaded yet reserve less of it in advance."""
-    if address_space_limit() is not None:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+def _is_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def trim_heap() -> None:
+    """Let go of what the allocator holds for later.
+
+    glibc keeps freed blocks of up to 32 MiB once it has seen such sizes, and what it keeps grows for hours as
+    buffers of many sizes come and go. Other allocators return memory by themselves.
+    """
+    library = _c_library()
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)
 
 
 def address_space_limit() -> tuple[int, bool] | None:
     """How many bytes of address space this process may have, and whether it may have more; None without a limit."""
-    if sys.platform == "win32":
+    if resource is None:
         return None
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     return None if soft == resource.RLIM_INFINITY else (soft, hard == resource.RLIM_INFINITY)
 
 
-def _address_space_bytes() -> int | None:
+def address_space_bytes() -> int | None:
     """How much of its address space this process uses; None where the system does not say."""
     try:
         with open("/proc/self/statm", "rb") as file:
@@ -217,11 +265,8 @@ def _address_space_bytes() -> int | None:
         return None
 
 
-def _no_temporary_folder(failure: OSError) -> RekordError | None:
-    if "temporary directory" not in (failure.strerror or ""):
-        return None
-    return error(
-        "X509",
-        found=(failure.strerror or "")[:200],
-        do="export TMPDIR=FOLDER      (one that you may write to)",
-    )
+def spare_address_space() -> None:
+    """Where memory is limited, let libraries that are not loaded yet reserve less of it in advance."""
+    if address_space_limit() is not None:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.storage.local import Entry, Kind, Readable, Stat, Writable
+from rekord.storage.local import Entry, Kind, Readable, Stat
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -212,29 +212,11 @@ class RemoteStorage:
     def real(self, path: str) -> str:
         return path
 
-    def create(self, path: str) -> Writable:
-        raise _only_read(path)
+    def _refuse_to_write(self, *paths: str, **named: str) -> NoReturn:
+        raise _only_read([*paths, *named.values()][-1])
 
-    def rename(self, source: str, target: str) -> None:
-        raise _only_read(target)
-
-    def exchange(self, one: str, other: str) -> bool:
-        raise _only_read(one)
-
-    def link(self, source: str, target: str) -> bool:
-        raise _only_read(target)
-
-    def remove(self, path: str) -> None:
-        raise _only_read(path)
-
-    def make_folder(self, path: str) -> None:
-        raise _only_read(path)
-
-    def remove_folder(self, path: str) -> None:
-        raise _only_read(path)
-
-    def sync_folder(self, path: str) -> None:
-        raise _only_read(path)
+    create = rename = exchange = link = remove = lock = _refuse_to_write
+    make_folder = remove_folder = sync_folder = _refuse_to_write
 
 
 def _system(path: str) -> tuple[Any, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 
 from rekord.errors import RekordError
@@ -54,6 +55,9 @@ class _Anywhere:
 
     def real(self, path: str) -> str:
         return _of(path).real(path)
+
+    def lock(self, path: str) -> AbstractContextManager[None]:
+        return _of(path).lock(path)
 
 
 def _of(path: str) -> Storage:

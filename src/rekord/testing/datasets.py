@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import threading
@@ -22,7 +21,8 @@ from rekord.location import Location
 from rekord.schema import Bytes, Int64, Label, Schema, Text
 from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, Row, SourceFile
 from rekord.storage.local import LOCAL, Storage
-from rekord.verbs.write import prepare, run, write
+from rekord.verbs.options import WriteOptions
+from rekord.verbs.write import prepare, run
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -282,12 +282,7 @@ def conversion(
     rows: Any, out: str | os.PathLike[str], options: Mapping[str, Any], storage: Storage = LOCAL
 ) -> Conversion:
     """What `rk.write(rows, out, **options)` would run, in this process alone unless options say otherwise."""
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(write).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and name in inspect.signature(prepare).parameters
-    }
-    return prepare(rows, out, **{**defaults, "workers": 1, **options}, storage=storage)
+    return prepare(rows, out, WriteOptions(**{"workers": 1, **options}), storage=storage)
 
 
 def converted(

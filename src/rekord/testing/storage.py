@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
@@ -142,6 +143,10 @@ class FaultyStorage:
     def real(self, path: str) -> str:
         self._alive()
         return self.inner.real(path)
+
+    def lock(self, path: str) -> AbstractContextManager[None]:
+        self._alive()
+        return self.inner.lock(path)
 
     def _alive(self) -> None:
         if self.dead:

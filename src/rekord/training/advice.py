@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rekord.errors import RekordError
+from rekord.storage.portability import usable_cores
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
@@ -58,7 +59,7 @@ def facts(split: Split, task: Task, image_size: tuple[int, int] | None) -> Facts
         used_columns=used,
         used_bytes=sum(size for name, size in sizes.items() if name in used),
         unused_bytes=sum(size for name, size in sizes.items() if name not in used),
-        cores=_cores(),
+        cores=usable_cores(),
     )
 
 
@@ -151,10 +152,6 @@ def _beside(path: str, suffix: str) -> str:
     return shlex.quote(f"{os.path.basename(os.path.normpath(path)) or 'dataset'}-{suffix}")
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _usual_threads(cores: int) -> int:
     from rekord.dataset.batches import usual_threads
 
@@ -172,7 +169,7 @@ def _compression(paths: Sequence[str]) -> str:
 def _sampled(split: Split) -> dict[str, Any]:
     """The first records, all columns; few where records are large."""
     with suppress(RekordError):
-        per_record = sum(stat.size_bytes for stat in split._stats()) // max(len(split._shards), 1)
+        per_record = sum(stat.size_bytes for stat in split.view.stats()) // max(len(split.view.shards), 1)
         rows = min(max(_SAMPLED_BYTES // max(per_record, 1), 1), _SAMPLED_RECORDS)
         with iter(split.batches(rows, threads=1, prefetch=0)) as batches:
             return dict(next(batches, {}))

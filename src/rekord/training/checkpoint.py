@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -20,41 +19,22 @@ from rekord.errors import DataError, FormatError, RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Int64, Schema, Text
 from rekord.storage.local import LOCAL
-from rekord.storage.publish import STAGED_PREFIX
 from rekord.storage.remote import refuse_to_write
 from rekord.storage.router import ANYWHERE
+from rekord.storage.transaction import STAGED_PREFIX
 from rekord.training.model import numpy_of
 
 _CHECKPOINT = "checkpoint.tfrecord"
 _FILES = ("model.keras", "inputs.json", "metrics.json", "report.html", _CHECKPOINT)
 
 
-@dataclass(frozen=True, slots=True)
 class Place:
-    """The files of a run."""
+    """The files of a run. `inputs` is what was learned of the inputs before training: means, words."""
 
-    folder: str
-
-    @property
-    def model(self) -> str:
-        return os.path.join(self.folder, "model.keras")
-
-    @property
-    def inputs(self) -> str:
-        """What was learned of the inputs before training: means, words."""
-        return os.path.join(self.folder, "inputs.json")
-
-    @property
-    def metrics(self) -> str:
-        return os.path.join(self.folder, "metrics.json")
-
-    @property
-    def report(self) -> str:
-        return os.path.join(self.folder, "report.html")
-
-    @property
-    def checkpoint(self) -> str:
-        return os.path.join(self.folder, _CHECKPOINT)
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        files = (os.path.join(folder, name) for name in _FILES)
+        self.model, self.inputs, self.metrics, self.report, self.checkpoint = files
 
 
 def usual_folder(path: str) -> str:
@@ -70,7 +50,7 @@ def refuse_place(folder: str, *, dataset: str, resume: bool, fresh: bool) -> Non
     refuse_to_write(folder)
     if _is_among(folder, dataset):
         raise error(
-            "U633",
+            "U631",
             "a run cannot lie among the data that it learns from",
             location=Location(path=folder),
             expected="a folder outside the dataset",
@@ -114,7 +94,7 @@ def _names(folder: str) -> set[str]:
         return set()
     if LOCAL.stat(folder).kind != "folder":
         raise error(
-            "U633",
+            "U618",
             "a run needs a folder, and there is a file",
             location=Location(path=folder),
             expected="a folder that is empty or not there yet",
@@ -129,8 +109,8 @@ def _taken(folder: str, names: set[str]) -> RekordError:
     ours, others = sorted(names & set(_FILES)), sorted(names - set(_FILES))
     is_run = _CHECKPOINT in names or not others
     return error(
-        "U633",
-        None if is_run else "the folder for the run holds something else",
+        "U618",
+        "output already contains a run" if is_run else "the folder for the run holds something else",
         location=Location(path=folder),
         expected="a folder that is empty or not there yet",
         found=", ".join(ours if is_run else others)[:60],

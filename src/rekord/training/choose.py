@@ -11,8 +11,9 @@ from rekord import _core
 from rekord.codec.columns import Column, Optional, Strings, Valid
 from rekord.codec.images.inspect import FORMATS
 from rekord.dataset.balanced import ByClass, Coded
+from rekord.dataset.options import checked_columns
 from rekord.dataset.read_transforms import refuse_changed
-from rekord.dataset.split import Split, checked_columns
+from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Boxes, Bytes, Feature, Image, Mask, Schema, of_type
@@ -188,13 +189,13 @@ def _declared(schema: Schema, name: str) -> str:
 def _coded(split: Split, target: str) -> Coded:
     refuse_changed(split, target, "train")
     try:
-        return ByClass(split._shards, split._schema, target, split._ids).coded
+        return ByClass(split.view.shards, split.stored_schema, target, split.view.ids).coded
     except RekordError as failure:
         if failure.code != "X552":
             raise
         is_missing = failure.found == "no value"
         raise error(
-            "U678",
+            "U608",
             failure.what,
             location=failure.location,
             expected=failure.expected,
@@ -269,7 +270,7 @@ def _check_numbers(split: Split, target: str, *, constant: bool = False) -> None
     _check_missing(split, target, missing)
     if strange.count:
         raise error(
-            "U678",
+            "U608",
             f"{strange.count:,} of {len(split):,} records have no finite number in `{target}`",
             location=strange.location(split, target),
             expected="a finite number in each record",
@@ -301,15 +302,15 @@ class _Places:
         self._seen += len(true)
 
     def location(self, split: Split, target: str) -> Location:
-        number = self._first if split._ids is None else int(split._ids[self._first])
-        where = split._shards.where(number)
+        number = self._first if split.view.ids is None else int(split.view.ids[self._first])
+        where = split.view.shards.where(number)
         return Location(path=where.path, record=where.record, offset=where.offset, feature=target)
 
 
 def _check_missing(split: Split, target: str, missing: _Places) -> None:
     if missing.count:
         raise error(
-            "U678",
+            "U608",
             f"{missing.count:,} of {len(split):,} records have no value in `{target}`",
             location=missing.location(split, target),
             expected="a value in each record",
@@ -326,7 +327,7 @@ def _unlearnable(
     found: str,
     do: str = "rekord check PATH, which names such records",
 ) -> RekordError:
-    return error("U678", what, location=Location(feature=target), expected=expected, found=found, do=do)
+    return error("U608", what, location=Location(feature=target), expected=expected, found=found, do=do)
 
 
 def _sql(column: str) -> str:

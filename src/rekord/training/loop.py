@@ -221,7 +221,7 @@ class Loop:
         task = self._encoder.task
         if task.kind == "segmentation" and not totals.by_class[1].any():
             raise error(
-                "U678",
+                "U608",
                 f"no pixel of `{task.target}` has a class that is learned",
                 location=Location(feature=task.target),
                 expected=f"pixels of {len(task.classes):,} classes",

@@ -12,29 +12,79 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rekord.conversion.staging import Lock
-from rekord.dataset.batches import checked_count
+from rekord.arguments import height_and_width, integer, positive_int, real_number, seed_number
 from rekord.dataset.dataset import Dataset, open
-from rekord.dataset.order import checked_seed
 from rekord.dataset.split import Split
-from rekord.errors import error, located
+from rekord.errors import RekordError, error, located
 from rekord.location import Location
 from rekord.storage.local import LOCAL, write_error
-from rekord.storage.publish import publish
+from rekord.storage.transaction import STAGED_PREFIX, Transaction, publish
 from rekord.training import checkpoint
 from rekord.training.advice import advise, facts
 from rekord.training.checkpoint import Place, prepared, refuse_place, usual_folder
 from rekord.training.choose import check_target, choose
-from rekord.training.inputs import Encoder
+from rekord.training.inputs import LEAST_SIDE, MOST_SIDE, Encoder
 from rekord.training.loop import Loop, Progress, Reading, Watch
 from rekord.training.model import Learner, load_keras
 from rekord.training.report import page
 from rekord.training.result import Epoch, Totals, Trained
-from rekord.training.statistics import checked_size, class_weights_of, learn, refuse_numbers
+from rekord.training.statistics import class_weights_of, learn, refuse_numbers
 from rekord.training.task import Task
+from rekord.verbs.options import VerbOptions
 
 _TRAINING = ("train", "training")
+_PLANNED = ("batch_size", "balance", "class_weights", "image_size", "seed", "learning_rate", "limit")
 _VALIDATION = ("val", "validation", "valid", "dev", "eval", "test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(VerbOptions):
+    """The options of `rk.train`."""
+
+    epochs: int = 5
+    batch_size: int = 32
+    label: str | None = None
+    columns: Sequence[str] | None = None
+    split: str | None = None
+    validation: str | None = None
+    balance: bool = False
+    class_weights: bool = False
+    backend: str | None = None
+    image_size: tuple[int, int] | None = None
+    seed: int = 0
+    learning_rate: float = 1e-3
+    checkpoint_steps: int = 500
+    threads: int | None = None
+    limit: int | None = None
+    resume: bool = False
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        positive_int("epochs", self.epochs)
+        positive_int("batch_size", self.batch_size, do="batch_size=32")
+        seed_number("seed", self.seed)
+        if self.image_size is not None:
+            height_and_width("image_size", self.image_size, least=LEAST_SIDE, most=MOST_SIDE)
+        if self.limit is not None:
+            positive_int("limit", self.limit)
+        real_number(
+            "learning_rate",
+            self.learning_rate,
+            expected="a number above 0",
+            fits=lambda rate: 0 < rate < float("inf"),
+            do="learning_rate=0.001",
+        )
+        if self.balance and self.class_weights:
+            raise error(
+                "U605",
+                "`balance` and `class_weights` would both make rare classes count more",
+                expected="one of them",
+                found="both",
+                do="balance=True, to draw records of all classes alike",
+            )
+        integer("checkpoint_steps", self.checkpoint_steps, least=0)
+        if self.threads is not None:
+            positive_int("threads", self.threads)
 
 
 def train(
@@ -71,46 +121,34 @@ def train(
     `balance` draws as many records of each class (of masks, it weighs the classes by their pixels);
     `class_weights` weighs them in the loss instead.
     """
-    asked = _checked(
-        _Asked(
-            epochs, batch_size, label, columns, balance, class_weights, image_size, seed, learning_rate, limit
-        )
-    )
-    checked_count("checkpoint_steps", checkpoint_steps, least=0)
-    if threads is not None:
-        checked_count("threads", threads, least=1)
+    return run_training(path, out, TrainOptions.of(locals()), watch=watch)
+
+
+def run_training(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None,
+    asked: TrainOptions,
+    *,
+    watch: Watch | None = None,
+) -> Trained:
+    """What `train` does."""
     path, folder = os.fspath(path), usual_folder(os.fspath(path)) if out is None else os.fspath(out)
     watch = watch or Watch()
     dataset = open(path)
-    refuse_place(folder, dataset=path, resume=resume, fresh=fresh)
-    splits = _splits(dataset, split, validation, limit)
-    task = choose(splits.train, label=label, columns=columns)
-    if balance or class_weights:
+    refuse_place(folder, dataset=path, resume=asked.resume, fresh=asked.fresh)
+    splits = _splits(dataset, asked.split, asked.validation, asked.limit)
+    task = choose(splits.train, label=asked.label, columns=asked.columns)
+    if asked.balance or asked.class_weights:
         refuse_numbers(task)
     if splits.val is not None:
         check_target(splits.val, task)
     watch.chosen(task)
-    keras = load_keras(backend)  # after all that can be refused without it: it takes seconds
-    LOCAL.make_folder(os.path.dirname(os.path.abspath(folder)))
-    with Lock(folder):
-        place = prepared(folder, dataset=path, resume=resume, fresh=fresh)
-        return _Run(path, place, asked, splits, task, keras, watch).run(
-            resume=resume, checkpoint_steps=checkpoint_steps, threads=threads
-        )
-
-
-@dataclass(frozen=True)
-class _Asked:
-    epochs: int
-    batch_size: int
-    label: str | None
-    columns: Sequence[str] | None
-    balance: bool
-    class_weights: bool
-    image_size: tuple[int, int] | None
-    seed: int
-    learning_rate: float
-    limit: int | None
+    keras = load_keras(asked.backend)  # after all that can be refused without it: it takes seconds
+    transaction = Transaction(folder)
+    LOCAL.make_folder(transaction.parent)
+    with transaction.lock():
+        place = prepared(folder, dataset=path, resume=asked.resume, fresh=asked.fresh)
+        return _Run(path, place, asked, splits, task, keras, watch).run()
 
 
 @dataclass(frozen=True)
@@ -124,7 +162,7 @@ class _Run:
         self,
         path: str,
         place: Place,
-        asked: _Asked,
+        asked: TrainOptions,
         splits: _Splits,
         task: Task,
         keras: Any,
@@ -138,10 +176,10 @@ class _Run:
         self._keras = keras
         self._watch = watch
 
-    def run(self, *, resume: bool, checkpoint_steps: int, threads: int | None) -> Trained:
+    def run(self) -> Trained:
         asked, splits, task = self._asked, self._splits, self._task
         plan = self._plan()
-        state = checkpoint.read_state(self._place.checkpoint) if resume else None
+        state = checkpoint.read_state(self._place.checkpoint) if asked.resume else None
         if state is None:
             encoder = learn(splits.train, task, image_size=asked.image_size)
             progress = Progress(plan)
@@ -160,7 +198,7 @@ class _Run:
         drawn = splits.train
         if asked.balance and not weighs:
             drawn = drawn.balanced(by=task.target, target="present")
-        reading = Reading(drawn, splits.val, asked.batch_size, asked.seed, threads)
+        reading = Reading(drawn, splits.val, asked.batch_size, asked.seed, asked.threads)
         steps = -(-len(drawn) // asked.batch_size)
         self._watch.begun(task, self._keras.backend.backend(), learner.parameters, asked.epochs, steps)
         if state is not None:
@@ -176,13 +214,13 @@ class _Run:
             reading,
             progress,
             save=save,
-            checkpoint_steps=checkpoint_steps,
+            checkpoint_steps=asked.checkpoint_steps,
             watch=self._watch,
         )
         loop.run(asked.epochs)
         if splits.val is None:
             loop.look_at(splits.train)
-        return self._finished(learner, encoder, progress, threads)
+        return self._finished(learner, encoder, progress)
 
     def _plan(self) -> dict[str, Any]:
         """What must be the same for a run to be gone on with. There may be more epochs."""
@@ -193,11 +231,7 @@ class _Run:
             "validation": None if val is None else val.name,
             "validation_dataset": None if val is None else val.digest(),
             "task": self._task.to_dict(),
-            **{
-                name: value
-                for name, value in asdict(asked).items()
-                if name not in ("epochs", "label", "columns")
-            },
+            **{name: getattr(asked, name) for name in _PLANNED},
             "backend": self._keras.backend.backend(),
         }
         # As it comes back from a checkpoint: tuples are lists there.
@@ -220,6 +254,8 @@ class _Run:
         try:
             with located(path=path):
                 return Encoder.from_dict(state["encoder"], self._task), _progress(state, self._task)
+        except RekordError:  # some of them are an OSError or a ValueError too
+            raise
         except (
             AttributeError,
             KeyError,
@@ -241,9 +277,7 @@ class _Run:
         asked = self._asked
         return class_weights_of(self._splits.train, encoder, seed=asked.seed, batch_size=asked.batch_size)
 
-    def _finished(
-        self, learner: Learner, encoder: Encoder, progress: Progress, threads: int | None
-    ) -> Trained:
+    def _finished(self, learner: Learner, encoder: Encoder, progress: Progress) -> Trained:
         asked, splits, place = self._asked, self._splits, self._place
         known = facts(splits.train, encoder.task, encoder.image_size)
         trained = Trained(
@@ -263,7 +297,11 @@ class _Run:
             compile_seconds=progress.compile_seconds,
             first_batch_seconds=progress.first_batch_seconds,
             advice=advise(
-                known, path=self._path, epochs=progress.done, batch_size=asked.batch_size, threads=threads
+                known,
+                path=self._path,
+                epochs=progress.done,
+                batch_size=asked.batch_size,
+                threads=asked.threads,
             ),
         )
         _save_model(learner, place)
@@ -271,32 +309,6 @@ class _Run:
         _put(place.metrics, msgspec.json.format(msgspec.json.encode(trained.to_dict()), indent=2))
         _put(place.report, page(trained).encode())
         return trained
-
-
-def _checked(asked: _Asked) -> _Asked:
-    checked_count("epochs", asked.epochs, least=1)
-    checked_count("batch_size", asked.batch_size, least=1)
-    checked_seed("seed", asked.seed)
-    checked_size(asked.image_size)
-    if asked.limit is not None:
-        checked_count("limit", asked.limit, least=1)
-    if not 0 < asked.learning_rate < float("inf"):
-        raise error(
-            "U605",
-            f"`learning_rate` cannot be {asked.learning_rate!r}",
-            expected="a number above 0",
-            found=repr(asked.learning_rate)[:60],
-            do="learning_rate=0.001",
-        )
-    if asked.balance and asked.class_weights:
-        raise error(
-            "U605",
-            "`balance` and `class_weights` would both make rare classes count more",
-            expected="one of them",
-            found="both",
-            do="balance=True, to draw records of all classes alike",
-        )
-    return asked
 
 
 def _splits(dataset: Dataset, train: str | None, val: str | None, limit: int | None) -> _Splits:
@@ -321,7 +333,7 @@ def _splits(dataset: Dataset, train: str | None, val: str | None, limit: int | N
     second = None if held_out is None else dataset[held_out]
     if second is not None and not len(second):
         raise error(
-            "U678",
+            "U608",
             f"there are no records in `{second.name}` to validate on",
             expected="some records",
             found="none",
@@ -377,7 +389,7 @@ def _progress(state: dict[str, Any], task: Task) -> Progress:
 
 def _save_model(learner: Learner, place: Place) -> None:
     # Keras insists on the ending; nothing is at the model's place until it is whole.
-    staged = os.path.join(place.folder, ".rekord-staged-model.keras")
+    staged = os.path.join(place.folder, f"{STAGED_PREFIX}model.keras")
     try:
         learner.save(staged)
         LOCAL.rename(staged, place.model)

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
+from rekord.arguments import height_and_width
 from rekord.codec.columns import Strings
 from rekord.dataset.split import Split
 from rekord.errors import error
 from rekord.schema import Feature
-from rekord.schema.messages import shown
 from rekord.training.inputs import (
     LEAST_SIDE,
     MOST_IDS,
@@ -117,7 +117,9 @@ _SCALES = {"uint8": 255.0, "uint16": 65535.0, "bool": 1.0}
 def learn(split: Split, task: Task, *, image_size: Size | None = None, progress: Progress = None) -> Encoder:
     """The encoder for a task. At most 100,000 records are read, with equal gaps; none if nothing is learned."""
     schema = split.schema
-    learners = _learners(split, task, checked_size(image_size))
+    if image_size is not None:
+        image_size = height_and_width("image_size", image_size, least=LEAST_SIDE, most=MOST_SIDE)
+    learners = _learners(split, task, image_size)
     target = _Moments(task.target) if task.kind == "regression" else None
     reading = [one for one in (*learners.values(), target) if isinstance(one, _Learner)]
     columns = [name for one in reading for name in one.columns]
@@ -332,23 +334,6 @@ def _size(task: Task, seen: Size, asked: Size | None) -> Size:
     height, width = asked or (min(seen[0], usual), min(seen[1], usual))
     step = _SIDE_STEP if is_segmentation else 1
     return -(-height // step) * step, -(-width // step) * step
-
-
-def checked_size(size: Any) -> Size | None:
-    """What the model is asked to take as the height and width of images."""
-    if size is None:
-        return None
-    parts = size if isinstance(size, (tuple, list)) else ()
-    whole = [hasattr(part, "__index__") and not isinstance(part, bool) for part in parts]
-    if len(parts) == 2 and all(whole) and all(LEAST_SIDE <= part <= MOST_SIDE for part in parts):
-        return int(parts[0].__index__()), int(parts[1].__index__())
-    raise error(
-        "U605",
-        f"`image_size` cannot be {shown(size)}",
-        expected=f"(height, width), two whole numbers from {LEAST_SIDE} to {MOST_SIDE:,}",
-        found=shown(size),
-        do="image_size=(64, 64)",
-    )
 
 
 def _usual_length(lengths: list[Array]) -> int:

@@ -156,7 +156,7 @@ def checked_augmentations(given: object) -> tuple[str, ...]:
         if one not in AUGMENTATIONS:
             near = near_miss(one, AUGMENTATIONS) if isinstance(one, str) else None
             raise error(
-                "U644",
+                "U605",
                 f"there is no augmentation {shown(one)}",
                 expected="some of " + ", ".join(AUGMENTATIONS),
                 found=shown(one),

@@ -10,39 +10,22 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from rekord.arguments import flag, invalid, is_unicode, positive_int
 from rekord.codec.columns import Array
 from rekord.codec.numbers import NumberRule, stored_numbers
 from rekord.codec.values import Unfit, stored_string, stored_strings
 from rekord.errors import RekordError, error
 from rekord.schema import Feature, Schema
 from rekord.schema.base import dtype_name
-from rekord.schema.messages import near_miss, refuse, shown
+from rekord.schema.messages import refuse
 
 _MOST_SIDE = 16_384
 """Larger pictures are hardly meant, and a batch of them would not fit into memory."""
 
 
-def refused(name: str, value: object, expected: str, do: str) -> RekordError:
-    """The error for an argument that cannot be meant."""
-    return error("U605", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)
-
-
 def side(name: str, value: object) -> int:
     """A height or a width."""
-    whole = hasattr(value, "__index__") and not isinstance(value, bool)
-    number = value.__index__() if whole else 0  # type: ignore[attr-defined]
-    if not 1 <= number <= _MOST_SIDE:
-        raise refused(name, value, f"a whole number of pixels from 1 to {_MOST_SIDE:,}", f"{name}=224")
-    return int(number)
-
-
-def one_of(name: str, value: object, known: Sequence[str]) -> str:
-    """One of some names."""
-    if isinstance(value, str) and value in known:
-        return value
-    near = near_miss(value, known) if isinstance(value, str) else None
-    listed = ", ".join([f'"{one}"' for one in known])
-    raise refused(name, value, f"one of {listed}", f'{name}="{near or known[0]}"')
+    return positive_int(name, value, most=_MOST_SIDE, do=f"{name}=224")
 
 
 def colour(name: str, value: Any) -> tuple[int, ...]:
@@ -50,22 +33,8 @@ def colour(name: str, value: Any) -> tuple[int, ...]:
     parts = list(value) if isinstance(value, (tuple, list)) else [value]
     sound = [hasattr(one, "__index__") and not isinstance(one, bool) and 0 <= one <= 255 for one in parts]
     if len(parts) not in (1, 3) or not all(sound):
-        raise refused(name, value, "a number from 0 to 255, or three of them", f"{name}=0")
+        raise invalid(name, value, "a number from 0 to 255, or three of them", f"{name}=0")
     return tuple([int(one.__index__()) for one in parts])
-
-
-def checked_columns(name: str, value: Any) -> tuple[str, ...] | None:
-    """Names of columns, or None."""
-    if value is None:
-        return None
-    if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
-        return tuple(dict.fromkeys(value))
-    raise refused(
-        name,
-        value,
-        "a list of column names",
-        f"{name}=[{value!r}]" if isinstance(value, str) else f'{name}=["image"]',
-    )
 
 
 def numbers(name: str, value: Any) -> tuple[float, ...]:
@@ -76,7 +45,7 @@ def numbers(name: str, value: Any) -> tuple[float, ...]:
     except (TypeError, ValueError, OverflowError):
         found = []
     if len(found) != len(parts) or not 1 <= len(found) <= 4 or not all(map(math.isfinite, found)):
-        raise refused(
+        raise invalid(
             name, value, 'a number, or one for each channel, or "imagenet"', f"{name}=(0.5, 0.5, 0.5)"
         )
     return tuple(found)
@@ -169,11 +138,10 @@ class OneColumn:
     def __post_init__(self) -> None:
         for name, value in (("column", self.column), ("into", self.into)):
             if not (isinstance(value, str) and value) and not (name == "into" and value is None):
-                raise unusable(name, value, "the name of a column", f'{name}="text"')
-        if not isinstance(self.keep, bool):
-            raise unusable("keep", self.keep, "True or False", "keep=True")
+                raise invalid(name, value, "the name of a column", f'{name}="text"')
+        flag("keep", self.keep)
         if self.keep and self.into is None:
-            raise unusable("keep", True, "a name for the result beside it", 'keep=True, into="tokens"')
+            raise invalid("keep", True, "a name for the result beside it", 'keep=True, into="tokens"')
 
     @property
     def target(self) -> str:
@@ -323,7 +291,7 @@ class Texts:
     def one(self, row: Row) -> str | None:
         """The text of a column of single ones."""
         value = row.get(self.column)
-        if type(value) is str and not self.feature.shape and _is_utf8(value):
+        if type(value) is str and not self.feature.shape and is_unicode(value):
             return value
         texts = self.flat(row)
         return None if texts is None else texts[0]
@@ -342,26 +310,5 @@ class Texts:
         return [one.decode() for one in strings]
 
 
-def _is_utf8(text: str) -> bool:
-    """Whether a text has no lone surrogates, which no record can hold."""
-    try:
-        return text.isascii() or bool(text.encode())
-    except UnicodeEncodeError:
-        return False
-
-
 def is_texts(feature: Feature) -> bool:
     return feature.as_given in ("str", "bytes")
-
-
-def unusable(name: str, value: object, expected: str, do: str) -> RekordError:
-    """The refusal of an argument."""
-    return error("U605", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)
-
-
-def whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int:
-    """An argument that is a whole number."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
-        upper = "" if most == 2**63 - 1 else f" to {most:,}"
-        raise unusable(name, value, f"a whole number from {least:,}{upper}", f"{name}={max(least, 1)}")
-    return int(value)

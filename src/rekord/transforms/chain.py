@@ -54,6 +54,8 @@ def _made(told: Any, folder: str) -> Transform:
         transform: Transform = getattr(import_module(f"rekord.transforms.{module}"), made).from_options(
             options, folder
         )
+    except RekordError:  # some of them are an OSError or a ValueError too
+        raise
     except (TypeError, ValueError, KeyError, AttributeError) as failure:
         # A manifest may say anything; what is said of an argument that exists is checked by the transform itself.
         raise _unknown(options, f"the options of `{name}`") from failure
@@ -62,7 +64,8 @@ def _made(told: Any, folder: str) -> Transform:
 
 def _unknown(found: Any, expected: str) -> RekordError:
     return error(
-        "U685",
+        "U691",
+        "recorded transform cannot be restored",
         expected=expected,
         found=shown(found),
         do="make the transforms yourself, or use the version of rekord that wrote the dataset",

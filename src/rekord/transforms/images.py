@@ -8,12 +8,13 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from rekord.arguments import invalid, one_of, optional_names, positive_int
 from rekord.codec.columns import Array
 from rekord.codec.values import Unfit
 from rekord.errors import RekordError
 from rekord.schema import Image
 from rekord.schema.messages import refuse
-from rekord.transforms.base import checked_columns, colour, numbers, one_of, refused, side
+from rekord.transforms.base import colour, numbers, side
 from rekord.transforms.image_binding import Known, Pictured
 from rekord.transforms.image_row import FILTERS, JPEG_QUALITY, Move, Output, Pixels, Size, Step
 
@@ -37,15 +38,13 @@ def encode(
     """
     name = one_of("format", format, FORMATS)
     if quality is not None:
-        whole = hasattr(quality, "__index__") and not isinstance(quality, bool)
-        if name == "png" or not whole or not 1 <= quality <= 100:
-            expected = "None for PNG, which is lossless" if name == "png" else "a whole number from 1 to 100"
-            raise refused("quality", quality, expected, "leave it out" if name == "png" else "quality=90")
-        quality = int(quality)
+        if name == "png":
+            raise invalid("quality", quality, "None for PNG, which is lossless", "leave it out")
+        quality = positive_int("quality", quality, most=100, do="quality=90")
     return Encode(
         format=name,
         quality=JPEG_QUALITY if name == "jpeg" and quality is None else quality,
-        columns=checked_columns("columns", columns),
+        columns=optional_names("columns", columns),
     )
 
 
@@ -80,7 +79,7 @@ def decode(*, columns: Sequence[str] | None = None) -> Decode:
     There are as many channels as the schema declares, or 3. All pictures must have one size: behind `resize` or
     `crop`.
     """
-    return Decode(columns=checked_columns("columns", columns))
+    return Decode(columns=optional_names("columns", columns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,10 +125,10 @@ def normalize(
         mean=numbers("mean", mean),
         std=numbers("std", std),
         scale=numbers("scale", scale)[0],
-        columns=checked_columns("columns", columns),
+        columns=optional_names("columns", columns),
     )
     if 0 in made.std:
-        raise refused("std", std, "numbers other than 0: it is divided by them", "std=1.0")
+        raise invalid("std", std, "numbers other than 0: it is divided by them", "std=1.0")
     return made
 
 
@@ -189,7 +188,7 @@ class Normalize(Pictured):
 
 def grayscale(*, columns: Sequence[str] | None = None) -> Grayscale:
     """Images without colours, of one channel: 0.299 red + 0.587 green + 0.114 blue. Alpha is dropped."""
-    return Grayscale(columns=checked_columns("columns", columns))
+    return Grayscale(columns=optional_names("columns", columns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,8 +287,8 @@ def resize(
         filter=one_of("filter", filter, tuple(FILTERS)),
         fit=one_of("fit", fit, FITS),
         pad=colour("pad", pad),
-        columns=checked_columns("columns", columns),
-        per_box=checked_columns("per_box", per_box),
+        columns=optional_names("columns", columns),
+        per_box=optional_names("per_box", per_box),
     )
 
 
@@ -377,13 +376,13 @@ def crop(
     A picture that is smaller is a bad row. Boxes are treated as by `resize`.
     """
     if at != "center" and not _is_place(at):
-        raise refused("at", at, '"center", or the first row and column', 'at="center"')
+        raise invalid("at", at, '"center", or the first row and column', 'at="center"')
     return Crop(
         height=side("height", height),
         width=side("width", width),
         at=None if at == "center" else (int(at[0]), int(at[1])),
-        columns=checked_columns("columns", columns),
-        per_box=checked_columns("per_box", per_box),
+        columns=optional_names("columns", columns),
+        per_box=optional_names("per_box", per_box),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rekord.arguments import flag, integer, invalid, one_of
 from rekord.codec.columns import Array
 from rekord.codec.numbers import stored_tensor
 from rekord.codec.values import Unfit, described
@@ -31,8 +32,6 @@ from rekord.transforms.base import (
     Transform,
     given,
     is_texts,
-    unusable,
-    whole,
 )
 
 _MOST_CLASSES = 1 << 24
@@ -46,7 +45,7 @@ def one_hot(
     The number of classes is that of the Label; whole numbers without classes need `classes=`. A row without a
     value stays without one.
     """
-    known = None if classes is None else whole("classes", classes, least=1, most=_MOST_CLASSES)
+    known = None if classes is None else integer("classes", classes, least=1, most=_MOST_CLASSES)
     return OneHot(column=column, classes=known, into=into, keep=keep)
 
 
@@ -111,14 +110,14 @@ def bucketize(
     `[0, 10]` makes three: below 0, from 0 to below 10, and from 10 on. As `keras.layers.Discretization` does.
     """
     if isinstance(boundaries, (str, bytes)) or not isinstance(boundaries, (Sequence, np.ndarray)):
-        raise unusable("boundaries", boundaries, "ascending numbers", "boundaries=[0, 10, 20]")
+        raise invalid("boundaries", boundaries, "ascending numbers", "boundaries=[0, 10, 20]")
     numbers = list(boundaries)
     good = all(
         isinstance(one, (int, float, np.integer, np.floating)) and not isinstance(one, bool) and isfinite(one)
         for one in numbers
     )
     if not numbers or not good or any(b <= a for a, b in pairwise(numbers)):
-        raise unusable("boundaries", boundaries, "ascending numbers, one at the least", "boundaries=[0, 10]")
+        raise invalid("boundaries", boundaries, "ascending numbers, one at the least", "boundaries=[0, 10]")
     plain = [one.item() if isinstance(one, np.generic) else one for one in numbers]
     return Bucketize(column=column, boundaries=tuple(plain), into=into, keep=keep)
 
@@ -229,7 +228,7 @@ def given_standardize(
     """`standardize` with a mean and a standard deviation that are known."""
     means, stds = _figures("mean", mean), _figures("std", std)
     if any(one <= 0 for one in stds):
-        raise unusable("std", std, "numbers above 0", "std=1.0")
+        raise invalid("std", std, "numbers above 0", "std=1.0")
     return Standardize(column=column, mean=means, std=stds, into=into, keep=keep)
 
 
@@ -237,15 +236,14 @@ def _figures(name: str, value: Any) -> tuple[float, ...]:
     figures = np.ravel(value).tolist() if isinstance(value, (list, tuple, np.ndarray)) else [value]
     for one in figures:
         if isinstance(one, bool) or not isinstance(one, (int, float, np.number)) or not isfinite(one):
-            raise unusable(
-                name, value, "a number, or one for each place of the last dimension", f"{name}=1.0"
-            )
+            raise invalid(name, value, "a number, or one for each place of the last dimension", f"{name}=1.0")
     if not figures:
-        raise unusable(name, value, "a number, or one for each place of the last dimension", f"{name}=1.0")
+        raise invalid(name, value, "a number, or one for each place of the last dimension", f"{name}=1.0")
     return tuple([float(one) for one in figures])
 
 
 LearnFrom = Literal["train", "all"]
+LEARN_FROM: tuple[LearnFrom, ...] = ("train", "all")
 
 _WAITING_VALUES = 4096
 """So many values wait before they are added up."""
@@ -273,17 +271,12 @@ def standardize(
     """
     if (mean is None) != (std is None):
         missing = "mean" if mean is None else "std"
-        raise unusable(missing, None, "both mean= and std=, or neither", f"{missing}=1.0")
+        raise invalid(missing, None, "both mean= and std=, or neither", f"{missing}=1.0")
     if mean is not None and std is not None:
         return given_standardize(column, mean, std, into=into, keep=keep)
-    return LearnStandardize(column=column, into=into, keep=keep, learn_from=checked_learn_from(learn_from))
-
-
-def checked_learn_from(learn_from: object) -> LearnFrom:
-    """Which rows a transform learns from."""
-    if learn_from not in ("train", "all"):
-        raise unusable("learn_from", learn_from, '"train" or "all"', 'learn_from="all"')
-    return learn_from
+    return LearnStandardize(
+        column=column, into=into, keep=keep, learn_from=one_of("learn_from", learn_from, LEARN_FROM)
+    )
 
 
 def not_learned(name: str, column: str, do: str) -> Exception:
@@ -447,11 +440,8 @@ def cast(
     that are no text are replaced; what is too large for the dtype is refused all the same. A text is a number where
     it is written as one; a label is its id as a number, and its name as a text.
     """
-    if not isinstance(dtype, str) or dtype not in _TARGETS:
-        raise unusable("dtype", dtype, "one of " + ", ".join(_TARGETS), 'dtype="float32"')
-    if not isinstance(lossy, bool):
-        raise unusable("lossy", lossy, "True or False", "lossy=True")
-    return Cast(column=column, dtype=dtype, lossy=lossy, into=into, keep=keep)
+    one_of("dtype", dtype, _TARGETS, do='dtype="float32"')
+    return Cast(column=column, dtype=dtype, lossy=flag("lossy", lossy), into=into, keep=keep)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -558,13 +548,13 @@ class _Casting:
             except ValueError:
                 raise self._lost(text, "a number") from None
         if self.dtype in INTEGERS:
-            return self._whole(number, text)
+            return self._integer(number, text)
         near = self._real(float(number) if abs(number) < 1 << 1000 else np.inf)
         if isinf(near) and (isinstance(number, int) or isfinite(number)):
             raise self._lost(text, f"a number that {self.dtype} holds")
         return near
 
-    def _whole(self, number: int | float, shown: Any) -> int:
+    def _integer(self, number: int | float, shown: Any) -> int:
         low, high = integer_bounds(np.dtype(self.dtype))
         if isinstance(number, float):
             if not isfinite(number):

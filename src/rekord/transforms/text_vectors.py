@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rekord.arguments import integer, one_of
 from rekord.codec.columns import Array
 from rekord.errors import error
 from rekord.location import Location
@@ -25,9 +26,8 @@ from rekord.transforms.base import (
     Transform,
     given,
     is_texts,
-    whole,
 )
-from rekord.transforms.numeric import LearnFrom, checked_learn_from, not_learned
+from rekord.transforms.numeric import LEARN_FROM, LearnFrom, not_learned
 from rekord.transforms.token_ids import text_column
 from rekord.transforms.vocabularies import (
     MOST_LINES,
@@ -56,8 +56,8 @@ def hash_into(
     """
     return HashInto(
         column=column,
-        buckets=whole("buckets", buckets, least=1, most=_MOST_BUCKETS),
-        salt=whole("salt", salt, least=-(2**63)),
+        buckets=integer("buckets", buckets, least=1, most=_MOST_BUCKETS),
+        salt=integer("salt", salt, least=-(2**63)),
         into=into,
         keep=keep,
     )
@@ -150,9 +150,9 @@ def hash_words(
     """
     return HashWords(
         column=column,
-        size=whole("size", size, least=1, most=_MOST_BUCKETS),
+        size=integer("size", size, least=1, most=_MOST_BUCKETS),
         split=splitting(with_, lowercase),
-        salt=whole("salt", salt, least=-(2**63)),
+        salt=integer("salt", salt, least=-(2**63)),
         into=into,
         keep=keep,
     )
@@ -225,12 +225,12 @@ def tfidf(
     """
     return LearnTfidf(
         column=column,
-        size=whole("size", size, least=1, most=MOST_LINES),
+        size=integer("size", size, least=1, most=MOST_LINES),
         split=splitting(with_, lowercase),
-        min_count=whole("min_count", min_count, least=1),
+        min_count=integer("min_count", min_count, least=1),
         into=into,
         keep=keep,
-        learn_from=checked_learn_from(learn_from),
+        learn_from=one_of("learn_from", learn_from, LEARN_FROM),
     )
 
 
@@ -365,7 +365,7 @@ def _weights(data: bytes, path: str, many: int) -> tuple[float, ...]:
             weights = tuple([float(line) for line in data.split()])
     if len(weights) != many or not all(isfinite(one) for one in weights):
         raise error(
-            "U690",
+            "U624",
             "the weights of a vocabulary cannot be used",
             location=Location(path=path),
             expected=f"{many:,} numbers, one a line",

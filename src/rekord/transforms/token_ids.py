@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from rekord.arguments import as_path, integer, invalid, one_of
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Int64, Schema, Text
-from rekord.transforms.base import Bound, Lesson, OneColumn, Row, Texts, Transform, unusable, whole
-from rekord.transforms.numeric import LearnFrom, checked_learn_from, not_learned
+from rekord.transforms.base import Bound, Lesson, OneColumn, Row, Texts, Transform
+from rekord.transforms.numeric import LEARN_FROM, LearnFrom, not_learned
 from rekord.transforms.vocabularies import (
     MOST_LINES,
     Splitting,
@@ -29,14 +30,15 @@ from rekord.transforms.vocabularies import (
 )
 
 _MOST_LENGTH = 1 << 24
+_UNUSABLE = "tokenizer file cannot be used"
 
 
-def checked_length(max_length: object, pad: object) -> tuple[int | None, int | None]:
+def length_and_padding(max_length: object, pad: object) -> tuple[int | None, int | None]:
     """How long a list of ids may be, and the id that fills it up."""
-    length = None if max_length is None else whole("max_length", max_length, least=1, most=_MOST_LENGTH)
-    filled = None if pad is None else whole("pad", pad, least=0)
+    length = None if max_length is None else integer("max_length", max_length, least=1, most=_MOST_LENGTH)
+    filled = None if pad is None else integer("pad", pad, least=0)
     if filled is not None and length is None:
-        raise unusable("pad", pad, "a max_length= to fill up to", "max_length=128, pad=0")
+        raise invalid("pad", pad, "a max_length= to fill up to", "max_length=128, pad=0")
     return length, filled
 
 
@@ -50,16 +52,11 @@ def hugging_face(
     keep: bool,
 ) -> TokenizerFile:
     """The transform that a tokenizer.json describes."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise unusable(
-            "with_", path, '"words", "whitespace", or the path of a tokenizer.json', 'with_="words"'
-        )
-    place = os.fspath(path)
-    if not isinstance(place, str) or (not place.endswith(".json") and not os.path.exists(place)):
-        raise unusable(
-            "with_", path, '"words", "whitespace", or the path of a tokenizer.json', 'with_="words"'
-        )
-    data = read_bounded(place, "U694")
+    expected = '"words", "whitespace", or the path of a tokenizer.json'
+    place = as_path("with_", path, expected=expected, do='with_="words"')
+    if not place.endswith(".json") and not os.path.exists(place):
+        raise invalid("with_", path, expected, 'with_="words"')
+    data = read_bounded(place, _UNUSABLE)
     _check_length(_loaded(data, place, max_length), max_length)  # refused here, before any row is read
     return TokenizerFile(column=column, data=data, max_length=max_length, pad=pad, into=into, keep=keep)
 
@@ -90,9 +87,9 @@ class TokenizerFile(OneColumn):
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> TokenizerFile:
-        data = companion(options, folder, "tokenizer", "sha256", "U694")
+        data = companion(options, folder, "tokenizer", "sha256", _UNUSABLE)
         rest = {name: value for name, value in options.items() if name not in ("tokenizer", "sha256")}
-        rest["max_length"], rest["pad"] = checked_length(rest.get("max_length"), rest.get("pad"))
+        rest["max_length"], rest["pad"] = length_and_padding(rest.get("max_length"), rest.get("pad"))
         tokenizer = _loaded(data, f"{folder}/{options['tokenizer']}", rest["max_length"])
         _check_length(tokenizer, rest["max_length"])
         return cls(data=data, **rest)
@@ -178,12 +175,13 @@ def _check_length(tokenizer: Any, max_length: int | None) -> None:
     added = tokenizer.num_special_tokens_to_add(False)
     if max_length is not None and max_length < added:
         expected = f"a length of {added:,} or more: the tokenizer adds {added:,} ids to each text"
-        raise unusable("max_length", max_length, expected, "max_length=128")
+        raise invalid("max_length", max_length, expected, "max_length=128")
 
 
 def _no_tokenizer(path: str, found: str) -> RekordError:
     return error(
-        "U694",
+        "U624",
+        _UNUSABLE,
         location=Location(path=path or None),
         expected="a tokenizer.json, as `Tokenizer.save` of Hugging Face's tokenizers writes it",
         found=found[:60],
@@ -220,28 +218,28 @@ def tokenize(
     A word that the vocabulary lacks has the id of `oov`, and is left out where `oov` is None. `max_length` cuts, and
     `pad` is the id that fills up to it.
     """
-    length, filled = checked_length(max_length, pad)
+    length, filled = length_and_padding(max_length, pad)
     if with_ not in ("words", "whitespace"):
         if vocabulary is not None:
-            raise unusable("vocabulary", vocabulary, "none: the tokenizer file has its own", "leave it out")
+            raise invalid("vocabulary", vocabulary, "none: the tokenizer file has its own", "leave it out")
         return hugging_face(column, with_, max_length=length, pad=filled, into=into, keep=keep)
     split = splitting(with_, lowercase)
     if oov is not None and (not isinstance(oov, str) or not oov):
-        raise unusable("oov", oov, "a word, or None", 'oov="[UNK]"')
+        raise invalid("oov", oov, "a word, or None", 'oov="[UNK]"')
     if vocabulary is None:
         if oov is not None:
             checked_words([PAD, oov])
         return LearnTokenize(
             column=column,
             split=split,
-            size=whole("size", size, least=3, most=MOST_LINES),
-            min_count=whole("min_count", min_count, least=1),
+            size=integer("size", size, least=3, most=MOST_LINES),
+            min_count=integer("min_count", min_count, least=1),
             max_length=length,
             pad=filled,
             oov=oov,
             into=into,
             keep=keep,
-            learn_from=checked_learn_from(learn_from),
+            learn_from=one_of("learn_from", learn_from, LEARN_FROM),
         )
     is_file = isinstance(vocabulary, (str, os.PathLike))
     words = read_words(vocabulary) if is_file else checked_words(vocabulary)  # type: ignore[arg-type]
@@ -264,7 +262,7 @@ def with_words(
     """The transform for a vocabulary that is known."""
     if oov is not None and oov not in words.ids:
         raise error(
-            "U690",
+            "U624",
             f"the vocabulary has no {oov!r:.40} for words that it lacks",
             expected="the word that `oov` names among its words",
             found=f"{len(words):,} others",

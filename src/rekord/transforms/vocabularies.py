@@ -13,12 +13,13 @@ from functools import cached_property, lru_cache
 from heapq import nsmallest
 from typing import Any, Literal, TypeAlias
 
+from rekord.arguments import flag, integer, invalid, one_of
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Int64, Label, Schema, Text
 from rekord.schema.messages import shown
 from rekord.storage.router import ANYWHERE
-from rekord.transforms.base import Bound, Numbers, OneColumn, Row, Texts, is_texts, unusable, whole
+from rekord.transforms.base import Bound, Numbers, OneColumn, Row, Texts, is_texts
 
 
 @lru_cache(maxsize=1 << 17)
@@ -32,6 +33,8 @@ Splitter: TypeAlias = Literal["words", "whitespace"]
 
 MOST_WORD_CHARACTERS = 256
 """A longer run of letters is no word that a vocabulary could learn."""
+
+_UNUSABLE = "vocabulary cannot be used"
 
 MOST_WORDS = 4_000_000
 """So many different words are counted: less than 1 GB."""
@@ -57,13 +60,9 @@ class Splitting:
         return {"with_": self.how, "lowercase": self.lowercase}
 
 
-def splitting(how: object, lowercase: object) -> Splitting:
+def splitting(how: Any, lowercase: object) -> Splitting:
     """The splitting that is asked for."""
-    if how not in ("words", "whitespace"):
-        raise unusable("with_", how, '"words" or "whitespace"', 'with_="words"')
-    if not isinstance(lowercase, bool):
-        raise unusable("lowercase", lowercase, "True or False", "lowercase=False")
-    return Splitting(how, lowercase)
+    return Splitting(one_of("with_", how, ("words", "whitespace")), flag("lowercase", lowercase))
 
 
 _find_ascii = re.compile(r"\w+(?:'\w+)*", re.ASCII).findall
@@ -131,7 +130,7 @@ class WordCounts:
     def _check(self) -> None:
         if len(self.counts) > MOST_WORDS:
             raise error(
-                "U692",
+                "U691",
                 f"`{self._column}` has more different words than can be counted",
                 expected=f"at most {MOST_WORDS:,} different words",
                 found="more",
@@ -198,7 +197,7 @@ def checked_words(words: Iterable[object], *, path: str | None = None) -> Words:
 def read_words(path: str | os.PathLike[str]) -> Words:
     """The words of a file: UTF-8, one a line."""
     place = os.fspath(path)
-    return words_of(read_bounded(place, "U690"), place)
+    return words_of(read_bounded(place, _UNUSABLE), place)
 
 
 def words_of(data: bytes, path: str) -> Words:
@@ -223,8 +222,8 @@ def words_of(data: bytes, path: str) -> Words:
     return checked_words(texts(), path=path)
 
 
-def read_bounded(path: str, code: str) -> bytes:
-    """The bytes of a file of at most `MOST_FILE_BYTES`."""
+def read_bounded(path: str, what: str) -> bytes:
+    """The bytes of a file of at most `MOST_FILE_BYTES`; `what` is the first line of the error for a larger one."""
     data = bytearray()
     buffer = bytearray(1 << 20)
     with ANYWHERE.open_read(path) as file:
@@ -232,7 +231,8 @@ def read_bounded(path: str, code: str) -> bytes:
             data += buffer[:count]
     if len(data) > MOST_FILE_BYTES:
         raise error(
-            code,
+            "U624",
+            what,
             location=Location(path=path),
             expected=f"a file of at most {MOST_FILE_BYTES >> 20} MiB",
             found="a larger one",
@@ -243,7 +243,8 @@ def read_bounded(path: str, code: str) -> bytes:
 
 def bad_vocabulary(expected: str, found: str, path: str | None, line: int | None) -> RekordError:
     return error(
-        "U690",
+        "U624",
+        _UNUSABLE,
         location=Location(path=path, line=line if path else None),
         expected=expected,
         found=found[:60],
@@ -266,12 +267,15 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def companion(options: Mapping[str, Any], folder: str, name: str, sha256: str, code: str = "U690") -> bytes:
+def companion(
+    options: Mapping[str, Any], folder: str, name: str, sha256: str, what: str = _UNUSABLE
+) -> bytes:
     """The file beside a dataset that options name under `name`, if it is the one whose digest they hold."""
     file, known = options.get(name), options.get(sha256)
     if not isinstance(file, str) or not file or os.path.basename(file) != file or file.startswith("."):
         raise error(
-            code,
+            "U624",
+            what,
             expected=f"the name of a file beside the dataset as `{name}`",
             found=shown(file),
             do="write the dataset again",
@@ -279,16 +283,17 @@ def companion(options: Mapping[str, Any], folder: str, name: str, sha256: str, c
     path = f"{folder.rstrip('/')}/{file}"
     if ANYWHERE.stat(path).kind != "file":  # a pipe would be waited for without end
         raise error(
-            code,
+            "U624",
+            what,
             location=Location(path=path),
             expected="a file",
             found="something else",
             do="bring the file back",
         )
-    data = read_bounded(path, code)
+    data = read_bounded(path, what)
     if digest(data) != known:
         raise error(
-            code,
+            "U624",
             f"{file} is not the file that the dataset was written with",
             location=Location(path=path),
             expected=f"SHA-256 {str(known)[:16]}…",
@@ -316,10 +321,10 @@ def vocabulary(
     their hash decides, with 0 they are refused and the first word is 0. As `keras.layers.StringLookup` does.
     """
     if (words is None) == (file is None):
-        raise unusable("words", words, "either words= or file=", 'words=["cat", "dog"]')
+        raise invalid("words", words, "either words= or file=", 'words=["cat", "dog"]')
     if words is not None and (isinstance(words, (str, bytes)) or not isinstance(words, Sequence)):
-        raise unusable("words", words, "a list of words", 'words=["cat", "dog"]')
-    buckets = whole("oov_buckets", oov_buckets, least=0, most=1 << 24)
+        raise invalid("words", words, "a list of words", 'words=["cat", "dog"]')
+    buckets = integer("oov_buckets", oov_buckets, least=0, most=1 << 24)
     known = checked_words(words) if words is not None else read_words(file)  # type: ignore[arg-type]
     return Lookup(column=column, words=known, oov_buckets=buckets, into=into, keep=keep)
 

@@ -14,13 +14,11 @@ from rekord.conversion.copy_records import Records
 from rekord.conversion.derive import Remade, Remake, remake, unpacked_bytes
 from rekord.conversion.driver import Outcome
 from rekord.conversion.plan import Plan
-from rekord.conversion.staging import exists, open_staging, read_bytes
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.infer import Kind
 from rekord.dataset.manifest import Manifest, manifest_path, read_manifest
 from rekord.dataset.order import Order
-from rekord.dataset.sampled_split import Drawn
 from rekord.dataset.samplers import FileOrder, Selected, digest_of
 from rekord.dataset.split import Split
 from rekord.errors import FormatError, RekordError, error, located
@@ -32,6 +30,7 @@ from rekord.schema.interop.tfds import FEATURES_NAME, INFO_NAME, label_files
 from rekord.schema.messages import near_miss, shown
 from rekord.storage.remote import is_remote
 from rekord.storage.router import ANYWHERE
+from rekord.storage.transaction import Transaction, exists, read_bytes
 from rekord.verbs.write import TFDS_VERSION, tfds_name
 
 _SCHEMA_FILE = "schema.pbtxt"
@@ -77,7 +76,7 @@ def opened(
 ) -> Old:
     """A path, a dataset or a split, as what a new dataset is made of."""
     if isinstance(given, Split):
-        dataset = Dataset([given], given._schema)
+        dataset = Dataset([given], given.stored_schema)
     elif isinstance(given, Dataset):
         dataset = given
     else:
@@ -95,7 +94,7 @@ def opened(
         _check_plain(split)
         # What replaced the files since then may be of another schema.
         for shard in range(len(split.paths)):
-            split._shards.check_unchanged(shard)
+            split.view.shards.check_unchanged(shard)
     root = _root(given, dataset)
     manifest, parent = _told(root, dataset)
     return Old(
@@ -110,9 +109,9 @@ def opened(
 
 def records_of(split: Split) -> Records:
     """The records of a split in its own order."""
-    if split._ids is None:
-        return Records(split._shards, FileOrder(split._shards))
-    return Records(split._shards, Selected(Order("sequential", len(split._ids)), split._ids))
+    if split.view.ids is None:
+        return Records(split.view.shards, FileOrder(split.view.shards))
+    return Records(split.view.shards, Selected(Order("sequential", len(split.view.ids)), split.view.ids))
 
 
 def remake_plan(
@@ -133,7 +132,8 @@ def check_apart(out: str, olds: Sequence[Old]) -> None:
         around = any(os.path.realpath(path).startswith(place + os.sep) for path in files)
         if inside or around or place in map(os.path.realpath, files):
             raise error(
-                "U695",
+                "U631",
+                "new dataset would overlap the dataset that it is made from",
                 location=Location(path=out),
                 expected="a place of its own",
                 found=f"{'a place inside' if inside and place != root else 'the place of'} {old.name[:60]}",
@@ -222,8 +222,8 @@ def check_room(wanted: Remake) -> None:
     if not needed:
         return
     place = os.path.abspath(wanted.out)
-    staging = open_staging(place, wanted.plan.id, wanted.storage, spills=None)
-    if os.path.isdir(staging.folder) or is_made(wanted):
+    staging = Transaction(place, wanted.storage).staging(wanted.plan.id)
+    if exists(wanted.storage, staging.folder) or is_made(wanted):
         return
     while not os.path.isdir(place):
         place = os.path.dirname(place)
@@ -271,11 +271,11 @@ def joined_digest(olds: Sequence[Old]) -> str:
 
 def _check_plain(split: Split) -> None:
     """Refuse what is not made of records alone."""
-    if split._map is None and split._transforms is None and not isinstance(split, Drawn):
+    drawn = split.sampling is not None
+    if split.batch_map is None and split.row_transforms is None and not drawn:
         return
-    drawn = isinstance(split, Drawn)
     raise error(
-        "U696",
+        "U651",
         f"`{split.name[:60]}` is more than its records: {'they are drawn' if drawn else 'something changes them'}",
         expected="a dataset, a split or a view of records as they are",
         found=shown(split),
@@ -301,7 +301,7 @@ def _told(root: str | None, dataset: Dataset) -> tuple[Manifest | None, str | No
     if root is None or not exists(ANYWHERE, manifest_path(root)):
         return None, None
     manifest = read_manifest(root)
-    if any(split._digest != manifest.digest for split in dataset.splits.values()):
+    if any(split.view.known_digest != manifest.digest for split in dataset.splits.values()):
         return None, None  # of other files that lie there, or of a dataset that was changed since
     return manifest, hashlib.sha256(read_bytes(ANYWHERE, manifest_path(root))).hexdigest()
 
@@ -309,6 +309,6 @@ def _told(root: str | None, dataset: Dataset) -> tuple[Manifest | None, str | No
 def _digest(dataset: Dataset, parent: str | None) -> str:
     told = hashlib.sha256()
     for name, split in dataset.splits.items():
-        which = "" if split._ids is None else digest_of(split._ids)
+        which = "" if split.view.ids is None else digest_of(split.view.ids)
         told.update(f"{name}\0{parent or split.digest()}\0{which}\n".encode("utf-8", "surrogateescape"))
     return told.hexdigest()

@@ -170,7 +170,7 @@ def _refuse_once(source: Any, step: Learning) -> None:
     inner = getattr(source, "source", source)
     if getattr(inner, "_once", False):
         raise error(
-            "U693",
+            "U616",
             f"`{step.name}` has to see all rows first, and these can be read only once",
             expected="rows that can be read twice: files, a list, an object whose iter() begins anew",
             found="an iterator",

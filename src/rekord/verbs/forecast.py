@@ -21,7 +21,6 @@ from rekord.codec.decode import decode
 from rekord.conversion.driver import Conversion
 from rekord.conversion.encode_rows import BadRows, Encoding, Shaped
 from rekord.conversion.plan import Job
-from rekord.conversion.staging import open_staging
 from rekord.dataset.manifest import read_manifest
 from rekord.errors import RekordError, error
 from rekord.layouts.base import Remark
@@ -30,6 +29,7 @@ from rekord.report.formatting import byte_size, count
 from rekord.schema import Feature, Float32, Image, Int64, Schema, Tensor, of_type
 from rekord.sources.base import Chunk, Columns, is_parted
 from rekord.sources.image_folder import is_picture
+from rekord.storage.transaction import Transaction, exists
 from rekord.transforms.chain import Chain
 from rekord.transforms.images import Decode, Normalize
 
@@ -417,8 +417,8 @@ def check_space(conversion: Conversion, expected: Forecast) -> None:
     """Refuse what the disk certainly cannot hold. An unfinished conversion has taken its space already."""
     if expected.file_bytes is None or expected.free_bytes is None or expected.needed_bytes is None:
         return
-    staging = open_staging(conversion.out, conversion.plan.id, conversion.storage, spills=conversion.spills)
-    if expected.needed_bytes <= 2 * expected.free_bytes or os.path.isdir(staging.folder):
+    staging = Transaction(conversion.out, conversion.storage).staging(conversion.plan.id)
+    if expected.needed_bytes <= 2 * expected.free_bytes or exists(conversion.storage, staging.folder):
         return
     raise error(
         "X519",

@@ -23,8 +23,8 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.messages import shown
 from rekord.storage.local import PathLike, read_error
-from rekord.storage.publish import publish
 from rekord.storage.router import ANYWHERE
+from rekord.storage.transaction import publish
 
 Format: TypeAlias = Literal["rekord", "dali", "vahidk"]
 _FORMATS = ("rekord", "dali", "vahidk")
@@ -114,7 +114,8 @@ def _targets(place: str, paths: list[str], format: Format, out: str | None) -> l
         other = seen.setdefault(target, path)
         if other != path:
             raise error(
-                "U653",
+                "U631",
+                "two files would share one index file",
                 location=Location(path=path),
                 expected="files with different names, where their indexes go to one folder",
                 found=f"{os.path.basename(target)[:60]}, of {other[-60:]} too",
@@ -130,7 +131,8 @@ def _check(path: str, target: str, format: Format) -> None:
     listed = listed_shard(path) if format == "rekord" else None
     if compression != "none" and (listed is None or listed.expected is None):
         raise error(
-            "U652",
+            "U651",
+            "compressed file cannot have an index of this kind",
             location=Location(path=path),
             expected="an uncompressed file",
             found=f"a {compression} stream, in which offsets are no places in the file",
@@ -144,7 +146,8 @@ def _check(path: str, target: str, format: Format) -> None:
         raise read_error(target, failure) from failure
     if foreign:
         raise error(
-            "U654",
+            "U618",
+            "index would replace a file that is not an index",
             location=Location(path=target),
             expected="nothing there yet, or an index of this file",
             found="something else",

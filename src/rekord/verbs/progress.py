@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rekord.conversion.progress import Counts, counted
-from rekord.conversion.staging import Staging
 from rekord.report.formatting import byte_size, count, duration
+from rekord.storage.transaction import Staging
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -108,16 +108,17 @@ def matching(split: Split, condition: str) -> Ids:
     for name in split.schema:
         if name.casefold() == _NUMBER:
             raise error(
-                "U697",
+                "U680",
+                "column name is reserved for conditions",
                 location=Location(feature=name),
                 expected="columns by other names",
                 found=f"a column `{name}`",
                 do=f"rekord rewrite IN OUT --rename {name}=other",
             )
-    whole = split if split._ids is None else Split(split.name, split._shards, split._schema)
-    found = np.zeros(len(split._shards), bool)
+    whole = split if split.view.ids is None else Split(split.name, split.view.whole(), split.stored_schema)
+    found = np.zeros(len(split.view.shards), bool)
     found[_numbers(whole, condition)] = True
-    order = all_numbers(split._all_ids())
+    order = all_numbers(split.view.all_ids)
     return order[found[order]]
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from rekord.dataset.dataset import Dataset
 from rekord.dataset.manifest import manifest_path
 from rekord.errors import RekordError, error
 from rekord.layouts.base import Layout, Plain
@@ -63,6 +64,8 @@ def as_source(
         from rekord.sources.arrays import pandas, polars
 
         return pandas(rows) if module == "pandas" else polars(rows)
+    if isinstance(rows, Dataset):
+        return rows_source(rows.only_split("write"), names=names)
     if isinstance(rows, Mapping):
         from rekord.sources.arrays import columns
 
@@ -136,7 +139,7 @@ def _schema_of(source: Any, facts: Facts) -> Any:
 
 def _unfit(source: Any, facts: Facts, wanted: str) -> RekordError:
     return error(
-        "U620",
+        "U676",
         f"a source of the kind {source.kind} has no rows for the layout {wanted!r}",
         expected=f"a source that fits it; this one fits {facts.layout!r}",
         found=source.kind,

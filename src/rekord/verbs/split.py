@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rekord.conversion.plan import CutRule
+from rekord.arguments import integer, invalid
 from rekord.conversion.splits import (
     Hashes,
     SplitRule,
@@ -23,18 +24,16 @@ from rekord.conversion.splits import (
 from rekord.dataset.combine import concat
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
-from rekord.dataset.order import checked_seed
 from rekord.dataset.samplers import all_numbers, selected
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.feeds.dataframes import arrow_batches, arrow_schema
 from rekord.feeds.sql.tables import Indexed
 from rekord.location import Location
-from rekord.schema.messages import shown
-from rekord.storage.local import PathLike
+from rekord.storage.local import PathLike, Storage
 from rekord.verbs.derive_common import Old, check_apart, check_split, damage_told, opened
-from rekord.verbs.rewrite.rewrite import Asked, Rewrite, chosen_compression, copying, found_schema
-from rekord.verbs.write import byte_count, check_one_of, checked_out, checked_whole
+from rekord.verbs.options import SplitOptions, output_folder
+from rekord.verbs.rewrite.rewrite import Given, Rewrite, chosen_compression, copying, found_schema
 
 Dealt = npt.NDArray[np.int32]
 """The number of the split of each record."""
@@ -45,11 +44,11 @@ def column_of(split: Split, name: str) -> Any:
     split.schema[name]  # one that is not there names its near misses
     kinds = {one.name: one.type for one in arrow_schema(split)}
     column_to_split_by({name: pa.array([], kinds[name])} if name in kinds else {}, name, set(kinds))
-    indexed = Indexed(split._shards, kinds)
+    indexed = Indexed(split.view.shards, kinds)
     if indexed.has([name]):
         parts = [columns[name] for columns, _ in indexed.batches([name])]
         whole = pa.concat_arrays(parts) if parts else pa.array([], kinds[name])
-        return whole if split._ids is None else whole.take(pa.array(all_numbers(split._ids)))
+        return whole if split.view.ids is None else whole.take(pa.array(all_numbers(split.view.ids)))
     parts = [batch.column(0) for batch in arrow_batches(split, [name])[1]]
     return pa.concat_arrays(parts) if parts else pa.array([], kinds[name])
 
@@ -73,8 +72,8 @@ def _hashed(split: Split, name: str, seed: int) -> Hashes:
     except RekordError as failure:
         row = failure.location.row
         if row is not None and failure.code == "E381":
-            number = int(all_numbers(split._all_ids())[row])
-            where = split._shards.where(number)
+            number = int(all_numbers(split.view.all_ids)[row])
+            where = split.view.shards.where(number)
             failure.location = Location(feature=name).within(**where.to_dict())
         raise
 
@@ -124,36 +123,14 @@ _EXAMPLE = 'split={"train": 0.8, "val": 0.2}'
 
 
 def prepare_resplit(
-    path: Any,
-    out: Any,
-    *,
-    split: Mapping[str, float] | None,
-    split_by: str | None,
-    stratify: str | None,
-    folds: int | None,
-    only: str | None,
-    shuffle: bool,
-    seed: int,
-    shard_size: str | int,
-    shards: int | None,
-    compression: str | None,
-    format: str | None,
-    workers: int | None,
-    fresh: bool,
-    storage: Any = None,
+    path: Given, out: PathLike, options: SplitOptions, *, storage: Storage | None = None
 ) -> Rewrite:
     """Everything that can be refused before a record is copied is refused here."""
-    place = checked_out(out)
-    check_one_of("format", format, (None, "tfds"))
-    checked_seed("seed", seed)
-    cut = CutRule(
-        shard_bytes=byte_count(shard_size, name="shard_size"),
-        shards=None if shards is None else checked_whole("shards", shards, least=1, most=99_999),
-    )
-    rule = _rule(split, split_by, stratify, folds)
+    place = output_folder(out)
+    rule = _rule(options)
     old = opened(path)
     check_apart(place, [old])
-    whole = _whole(old, only)
+    whole = _whole(old, options.only)
     with damage_told([old]):
         if not len(whole):
             raise error(
@@ -164,38 +141,38 @@ def prepare_resplit(
                 do="look at the dataset: rekord show PATH",
             )
         schema = found_schema([old], {whole.name: whole}, None)
-        dealt = _dealt(whole, old, rule, split_by, stratify, folds, seed)
-    numbers = all_numbers(whole._all_ids())
+        dealt = _dealt(whole, old, rule, options)
+    numbers = all_numbers(whole.view.all_ids)
     wanted = {name: selected(numbers[dealt == i]) for i, name in enumerate(rule.names)}
-    asked = Asked(
-        shard_size=shard_size,
-        shards=shards,
-        compression=chosen_compression(compression, whole.paths, format),
-        shuffle=shuffle,
-        seed=seed,
-        format=format,
-        workers=workers,
-        fresh=fresh,
-    )
     told = {
         "verb": "split",
-        "split": {**rule.options(), "by": split_by, "stratify": stratify, "folds": folds, "only": only},
+        "split": {
+            **rule.options(),
+            "by": options.split_by,
+            "stratify": options.stratify,
+            "folds": options.folds,
+            "only": options.only,
+        },
     }
-    copy = copying([old], dict.fromkeys(rule.names, whole), wanted, place, schema, cut, asked, storage, told)
+    splits = dict.fromkeys(rule.names, whole)
+    packed = chosen_compression(options.compression, whole.paths, options.format)
+    copy = copying([old], splits, wanted, place, schema, replace(options, compression=packed), storage, told)
     return Rewrite(out=place, olds=[old], copy=copy)
 
 
-def _rule(split: object, split_by: str | None, stratify: str | None, folds: int | None) -> SplitRule:
+def _rule(options: SplitOptions) -> SplitRule:
     """The names of the new splits, and their ratios."""
-    if folds is None:
+    split, split_by = options.split, options.split_by
+    if options.folds is None:
         if split is None or isinstance(split, str):
-            raise _refused("split", split, "ratios by name, or folds=", _EXAMPLE)
-        return split_rule(split, by=split_by, stratify=stratify, known=None)
+            raise invalid("split", split, "ratios by name, or folds=", _EXAMPLE)
+        return split_rule(split, by=split_by, stratify=options.stratify, known=None)
     if split is not None:
-        raise _refused("split", split, "either split= or folds=", "leave one of them out")
-    count = checked_whole("folds", folds, least=2, most=_MOST_FOLDS)
-    if split_by is not None and stratify is not None:
-        raise _refused("split_by", split_by, "either split_by= or stratify=", "leave one of them out")
+        raise invalid("split", split, "either split= or folds=", "leave one of them out")
+    count = integer("folds", options.folds, least=2, most=_MOST_FOLDS)
+    if split_by is not None and options.stratify is not None:
+        expected = "either split_by= or stratify="
+        raise invalid("split_by", split_by, expected, "leave one of them out")
     return SplitRule(names=tuple([f"fold{i}" for i in range(count)]))
 
 
@@ -207,15 +184,8 @@ def _whole(old: Old, only: str | None) -> Split:
     return concat(parts)
 
 
-def _dealt(
-    whole: Split,
-    old: Old,
-    rule: SplitRule,
-    split_by: str | None,
-    stratify: str | None,
-    folds: int | None,
-    seed: int,
-) -> Dealt:
+def _dealt(whole: Split, old: Old, rule: SplitRule, options: SplitOptions) -> Dealt:
+    split_by, stratify, folds, seed = options.split_by, options.stratify, options.folds, options.seed
     key = old.passed_on().get("key") if stratify is None and folds is None else None
     by = split_by or (key if isinstance(key, str) and key in whole.schema.context else None)
     if folds is not None and split_by is not None:
@@ -228,12 +198,8 @@ def _dealt(
     return by_ratio(hashes_of(whole, None, seed), strata, rule)
 
 
-def _refused(name: str, value: object, expected: str, do: str) -> RekordError:
-    return error("U617", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)
-
-
 def resplit(
-    path: Any,
+    path: Given,
     out: PathLike,
     *,
     split: Mapping[str, float] | None = None,
@@ -265,23 +231,7 @@ def resplit(
     `shuffle`. They are copied as they are, without being decoded.
     """
 
-    prepared = prepare_resplit(
-        path,
-        out,
-        split=split,
-        split_by=split_by,
-        stratify=stratify,
-        folds=folds,
-        only=only,
-        shuffle=shuffle,
-        seed=seed,
-        shard_size=shard_size,
-        shards=shards,
-        compression=compression,
-        format=format,
-        workers=workers,
-        fresh=fresh,
-    )
+    prepared = prepare_resplit(path, out, SplitOptions.of(locals()))
     prepared.run(progress=progress)
     return open_dataset(prepared.out)
 
@@ -307,7 +257,8 @@ def folds(dataset: Dataset) -> list[tuple[Split, Split]]:
     if len(names) < 2:
         first = next((path for split in dataset.splits.values() for path in split.paths), None)
         raise error(
-            "U699",
+            "U606",
+            "dataset has no folds",
             location=Location(path=first),
             expected="splits named fold0, fold1, …",
             found=", ".join(dataset.splits)[:60],

@@ -5,38 +5,33 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
+from rekord.arguments import column_name, invalid
 from rekord.codec.encode import checked_schema
 from rekord.conversion.driver import Conversion, Outcome, Watch, convert
 from rekord.conversion.encode_rows import Shaped
-from rekord.conversion.engines.local import available_workers
-from rekord.conversion.plan import CutRule, Job, OnBadRow, RowFunction, plan_of
+from rekord.conversion.plan import Job, RowFunction, plan_of
 from rekord.conversion.splits import split_rule
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import Manifest
-from rekord.errors import RekordError, error
-from rekord.framing.deflate import checked_compression
-from rekord.layouts.base import Layout, Plain, Verify
+from rekord.errors import error
+from rekord.framing.deflate import compression_name
+from rekord.layouts.base import Layout, Plain
 from rekord.layouts.tfds import check_tfds, tfds_files
 from rekord.schema import Label, Schema, of_type
 from rekord.schema.interop.label_map import label_map_text
-from rekord.schema.messages import near_miss, shown
-from rekord.sources.base import Facts, Source
+from rekord.sources.base import Facts, RowsLike, Source
 from rekord.sources.rows import Limited
 from rekord.storage.local import LOCAL, PathLike, Storage
-from rekord.storage.remote import refuse_to_write
 from rekord.transforms.base import Transform, companions_of
 from rekord.transforms.chain import as_chain
 from rekord.verbs.fit_transforms import Asked, learned
+from rekord.verbs.options import WriteOptions, output_folder, worker_count
 from rekord.verbs.resolve_source import NOTHING_SAID, MaskOptions, as_source, layout_for
 from rekord.version import VERSION
 
-_UNITS = {"": 1, "B": 1}
-_UNITS |= {f"{letter}B": 1000 ** (i + 1) for i, letter in enumerate("KMGT")}
-_UNITS |= {f"{letter}iB": 1024 ** (i + 1) for i, letter in enumerate("KMGT")}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 _EXTENSIONS = {"none": "", "gzip": ".gz", "zlib": ".zz"}
 
 
@@ -46,33 +41,10 @@ def run(conversion: Conversion, watch: Watch | None = None) -> Outcome:
 
 
 def prepare(
-    rows: Any,
+    rows: RowsLike,
     out: PathLike,
+    options: WriteOptions,
     *,
-    schema: Schema | None,
-    layout: Layout | str | None,
-    map: RowFunction | None,
-    transforms: Transform | Sequence[Transform] = (),
-    names: Sequence[str] | None,
-    split: Mapping[str, float] | str | None,
-    split_by: str | None,
-    stratify: str | None,
-    key: str | None,
-    index: Sequence[str],
-    shard_size: str | int,
-    shards: int | None,
-    compression: str | None,
-    shuffle: bool,
-    seed: int,
-    verify: Verify,
-    on_bad_row: OnBadRow,
-    max_rejects: float,
-    limit: int | None,
-    workers: int | None,
-    engine: str,
-    staging: PathLike | None,
-    fresh: bool,
-    format: str | None,
     storage: Storage = LOCAL,
     masks: MaskOptions = NOTHING_SAID,
     own_splits: bool = False,
@@ -84,28 +56,16 @@ def prepare(
     has some are kept where `split` asks for nothing else. What transforms learn from the rows is learned here, and
     told on stderr if `aloud`.
     """
-    check_one_of("verify", verify, ("full", "headers"))
-    check_one_of("on_bad_row", on_bad_row, ("stop", "reject"))
-    check_one_of("format", format, (None, "tfds"))
-    if engine != "local":
-        raise _no_engine(engine)
-    checked_whole("seed", seed, least=-(2**63))
-    cut = CutRule(
-        shard_bytes=byte_count(shard_size, name="shard_size"),
-        shards=None if shards is None else checked_whole("shards", shards, least=1, most=99_999),
-    )
-    name = checked_compression(compression)
-    if not isinstance(max_rejects, (int, float)) or isinstance(max_rejects, bool) or not max_rejects >= 0:
-        raise _refused(
-            "max_rejects", max_rejects, "a share of the rows below 1, or a number of them", "max_rejects=0.01"
-        )
-    source = as_source(rows, names=names, layout=layout if isinstance(layout, str) else None, schema=schema)
-    if limit is not None:
-        source = Limited(source, checked_whole("limit", limit, least=1))
+    schema, layout, split = options.schema, options.layout, options.split
+    named = layout if isinstance(layout, str) else None
+    source = as_source(rows, names=options.names, layout=named, schema=schema)
+    if options.limit is not None:
+        source = Limited(source, options.limit)
     facts = source.facts()
-    if limit is None and facts.extra.get("infinite"):
+    if options.limit is None and facts.extra.get("infinite"):
         raise error(
-            "U625",
+            "U616",
+            "rows of the source never end",
             expected="rows that end",
             found="a pipeline that begins anew whenever it ends",
             likely="`.repeat()` in the pipeline, which training wants and writing does not",
@@ -116,12 +76,12 @@ def prepare(
     inferred = schema is None and isinstance(chosen, Plain)
     if own_splits and split is None and facts.splits:
         split = "source"
-    rule = split_rule(split, by=split_by, stratify=stratify, known=facts.splits)
-    place = checked_out(out)
-    many = worker_count(workers)
+    rule = split_rule(split, by=options.split_by, stratify=options.stratify, known=facts.splits)
+    place, many = output_folder(out), worker_count(options.workers)
+    compression = compression_name(options.compression)
     beside: dict[str, bytes] = {}
-    if (steps := as_chain(transforms)).steps:
-        asked = Asked(function=map, select=select, splits=rule, key=key, seed=seed)
+    if (steps := as_chain(options.transforms)).steps:
+        asked = Asked(function=options.map, select=select, splits=rule, key=options.key, seed=options.seed)
         steps = learned(
             steps,
             source,
@@ -137,25 +97,24 @@ def prepare(
         source=source,
         layout=chosen,
         splits=rule,
-        cut=cut,
-        template=shard_template(place, name, format),
-        function=map,
+        cut=options.cut,
+        template=shard_template(place, compression, options.format),
+        function=options.map,
         inferred=inferred,
-        key=key,
-        index=index_columns(chosen.schema, index),
+        key=options.key,
+        index=index_columns(chosen.schema, options.index),
         select=select,
-        shuffle=bool(shuffle),
-        seed=seed,
-        compression=name,
-        verify=verify,
-        on_bad_row=on_bad_row,
-        max_rejects=float(max_rejects),
-        format=format,
+        shuffle=bool(options.shuffle),
+        seed=options.seed,
+        compression=compression,
+        verify=options.verify,
+        on_bad_row=options.on_bad_row,
+        max_rejects=float(options.max_rejects),
+        format=options.format,
     )
-    if format == "tfds":
-        check_tfds(
-            chosen.schema, tfds_name(place), TFDS_VERSION, rule.names, None if name == "none" else name
-        )
+    if options.format == "tfds":
+        packed = None if compression == "none" else compression
+        check_tfds(chosen.schema, tfds_name(place), TFDS_VERSION, rule.names, packed)
     return Conversion(
         job=job,
         plan=plan_of(job, facts),
@@ -165,8 +124,8 @@ def prepare(
         workers=many,
         rows=facts.rows,
         source_bytes=facts.source_bytes,
-        spills=None if staging is None else os.fspath(staging),
-        fresh=bool(fresh),
+        spills=None if options.staging is None else os.fspath(options.staging),
+        fresh=bool(options.fresh),
         storage=storage,
     )
 
@@ -212,7 +171,7 @@ def _layout(
     if schema is not None:
         checked_schema(schema)
         if layout is not None and layout not in ("table", "text", "auto"):
-            raise _refused("layout", layout, "either schema= or layout=", "leave one of them out")
+            raise invalid("layout", layout, "either schema= or layout=", "leave one of them out")
         declared = None if facts.schema is None else tuple(schema)
         return Plain(schema), declared
     if layout is None or isinstance(layout, str):
@@ -223,23 +182,18 @@ def _layout(
         return made, tuple(made.schema) if named else None
     for member in ("schema", "derive", "looks", "options"):
         if not hasattr(layout, member):
-            raise _refused("layout", layout, "a layout of rk.layouts, or its name", 'layout="deeplab"')
+            raise invalid("layout", layout, "a layout of rk.layouts, or its name", 'layout="deeplab"')
     return layout, None
 
 
 def index_columns(schema: Schema, asked: Sequence[str]) -> tuple[str, ...]:
     """The columns of the index: what was asked for, and every Label."""
     if isinstance(asked, str):
-        raise _refused("index", asked, "a list of column names", f"index=[{asked!r}]")
+        raise invalid("index", asked, "a list of column names", f"index=[{asked!r}]")
     for name in asked:
-        if name not in schema.context:
-            near = near_miss(name, list(schema.context)) if isinstance(name, str) else None
-            raise _refused(
-                "index",
-                name,
-                "columns of the schema",
-                f"did you mean `{near}`?" if near else "name one of its columns",
-            )
+        column_name(
+            "index", name, schema.context, expected="columns of the schema", do="name one of its columns"
+        )
     labels = list(of_type(schema.context, Label))
     return tuple(dict.fromkeys([*asked, *labels]))
 
@@ -249,77 +203,6 @@ def shard_template(out: str, compression: str, format: str | None) -> str:
     if format == "tfds":
         return f"{tfds_name(out)}-{{split}}.tfrecord-{{shard:05d}}-of-{{shards:05d}}"
     return f"{{split}}-{{shard:05d}}-of-{{shards:05d}}.tfrecord{_EXTENSIONS[compression]}"
-
-
-def byte_count(size: object, *, name: str) -> int:
-    """A size such as 128MB (10^6) or 128MiB (2^20) in bytes."""
-    if isinstance(size, bool) or not isinstance(size, (int, str)):
-        raise _refused(name, size, "a size such as 128MB or 1GiB, or a number of bytes", f'{name}="128MB"')
-    if isinstance(size, int):
-        return checked_whole(name, size, least=1)
-    match = _SIZE.fullmatch(size.strip())
-    unit = match[2] if match else ""
-    by_case = {known.lower(): known for known in _UNITS}
-    if match is None or unit.lower() not in by_case or float(match[1]) <= 0:
-        raise _refused(name, size, "a size such as 128MB (10^6) or 1GiB (2^30)", f'{name}="128MB"')
-    n_bytes = float(match[1]) * _UNITS[by_case[unit.lower()]]
-    if n_bytes >= 2**63:
-        raise _refused(name, size, "a size that a file can have, such as 128MB", f'{name}="128MB"')
-    return max(1, int(n_bytes))
-
-
-def worker_count(workers: int | None) -> int:
-    """How many work at once: as asked, or one for each core."""
-    return available_workers() if workers is None else checked_whole("workers", workers, least=1, most=1024)
-
-
-def checked_out(out: PathLike) -> str:
-    """The folder that a dataset is to appear at, where that can be."""
-    try:
-        place = os.fspath(out)
-    except TypeError:
-        raise _refused("out", out, "the path of a folder", 'rk.write(rows, "data/flowers")') from None
-    if not isinstance(place, str) or not place.strip("/.") or "\0" in place:
-        raise _refused(
-            "out", place, "the path of a folder that is to be made", 'rk.write(rows, "data/flowers")'
-        )
-    refuse_to_write(place)
-    return place
-
-
-def checked_whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int:
-    """A whole number within bounds."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        upper = "" if most == 2**63 - 1 else f" to {most:,}"
-        expected = (
-            f"a whole number from {least:,}{upper}" if least > -(2**63) else "a whole number of 64 bits"
-        )
-        raise _refused(name, value, expected, f"{name}={max(least, 1)}")
-    return value
-
-
-def check_one_of(name: str, value: object, known: tuple[Any, ...]) -> None:
-    """Refuse a value that is none of the known ones."""
-    if value not in known:
-        raise _refused(
-            name, value, "one of " + ", ".join([repr(one) for one in known]), f"{name}={known[-1]!r}"
-        )
-
-
-def _no_engine(engine: object) -> RekordError:
-    if engine == "ray":
-        return error(
-            "U604",
-            "`engine` cannot be 'ray' yet",
-            expected="'local'",
-            found="'ray'",
-            do="leave it out: all cores of this machine are used",
-        )
-    return _refused("engine", engine, "'local'", "engine='local'")
-
-
-def _refused(name: str, value: object, expected: str, do: str) -> RekordError:
-    return error("U605", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)
 
 
 def run_aloud(conversion: Conversion) -> Outcome:
@@ -336,7 +219,7 @@ def run_aloud(conversion: Conversion) -> Outcome:
 
 
 def write(
-    rows: Any,
+    rows: RowsLike,
     out: PathLike,
     *,
     schema: Schema | None = None,
@@ -381,35 +264,7 @@ def write(
     (`on_bad_row="stop"`), or is listed in `.rekord/rejects.jsonl` ("reject"), unless more than `max_rejects` are
     bad: a share of the rows below 1, a number from 1 on.
     """
-
-    conversion = prepare(
-        rows,
-        out,
-        schema=schema,
-        layout=layout,
-        map=map,
-        transforms=transforms,
-        names=names,
-        split=split,
-        split_by=split_by,
-        stratify=stratify,
-        key=key,
-        index=index,
-        shard_size=shard_size,
-        shards=shards,
-        compression=compression,
-        shuffle=shuffle,
-        seed=seed,
-        verify=verify,
-        on_bad_row=on_bad_row,
-        max_rejects=max_rejects,
-        limit=limit,
-        workers=workers,
-        engine=engine,
-        staging=staging,
-        fresh=fresh,
-        format=format,
-        aloud=progress,
-    )
+    options = WriteOptions.of(locals())
+    conversion = prepare(rows, out, options, aloud=progress)
     (run_aloud if progress else run)(conversion)
     return open_dataset(conversion.out)

@@ -148,7 +148,7 @@ def test_a_key_that_is_not_there_is_wrong_usage(data: Path, capsys: pytest.Captu
     assert run(["diff", str(data / "a"), str(data / "b"), "--key", "nam"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.splitlines()[0] == "UsageError U645: no record of A has the key 'nam'"
+    assert printed.err.splitlines()[0] == "UsageError U606: no record of A has the key 'nam'"
     assert "  do        --key name" in printed.err.splitlines()
 
 

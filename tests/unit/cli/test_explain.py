@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from pages import messages
 
-from rekord.cli.explain import page_of
 from rekord.cli.main import run
 from rekord.codes import CODES
 from rekord.errors import UsageError
@@ -89,7 +89,7 @@ def test_a_message_that_is_not_known_says_what_was_understood(
     assert run(["explain", text]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("UsageError U634: ")
+    assert printed.err.startswith("UsageError U603: this message is not one that rekord knows\n")
     assert f"  found     {found}" in printed.err
     assert "  do        " in printed.err
     assert "\x1b" not in printed.err
@@ -112,7 +112,7 @@ def test_json_holds_code_title_and_text(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_page_of_an_unknown_message_shows_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = page_of("U634").split("```text\n")[1].split("```")[0].splitlines()
+    shown = next(text for text in messages("U603") if "this message" in text).splitlines()
     prompt, verb, *arguments = shown[0].split()
     assert (prompt, verb) == ("$", "rekord")
     assert run(arguments) == 2
@@ -120,7 +120,6 @@ def test_the_page_of_an_unknown_message_shows_what_is_said(capsys: pytest.Captur
 
 
 def test_the_page_of_a_bad_argument_shows_what_is_said() -> None:
-    shown = page_of("U635").split("```text\n")[1].split("```")[0].rstrip()
     with pytest.raises(UsageError) as caught:
         load_spec("reader.py:")
-    assert caught.value.message == shown
+    assert caught.value.message in messages("U622")

@@ -59,13 +59,17 @@ def test_columns_and_labels_can_be_chosen(place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "exit_code"),
     [
-        (["ds", "out.parquet"], "U675", 2),
-        (["ds", "out.xyz"], "U672", 2),
-        (["ds", "out.csv", "--split", "val"], "U674", 2),
-        (["ds", "out.parquet", "--split", "val", "--shard-size", "1MB"], "U673", 2),
-        (["ds", "out", "--format", "images"], "U676", 2),
-        (["ds", "out", "--format", "nothing"], "U605", 2),
-        (["ds", "taken.parquet", "--split", "val"], "U670", 2),
+        (["ds", "out.parquet"], "U676: one file takes one split, and the dataset has 2", 2),
+        (["ds", "out.xyz"], "U605: cannot determine the format from the name of the output", 2),
+        (["ds", "out.csv", "--split", "val"], "U676: `blob` cannot be written as CSV", 2),
+        (
+            ["ds", "out.parquet", "--split", "val", "--shard-size", "1MB"],
+            "U605: `shard_size` means nothing for parquet",
+            2,
+        ),
+        (["ds", "out", "--format", "images"], "U676: a folder of images needs what the dataset has not", 2),
+        (["ds", "out", "--format", "nothing"], "U605: `--format` cannot take this value", 2),
+        (["ds", "taken.parquet", "--split", "val"], "U618: output already exists", 2),
         (["ds", "out.parquet", "--split", "test"], "X506", 3),
         (["nowhere", "out.parquet"], "X501", 3),
     ],
@@ -76,7 +80,7 @@ def test_a_failure_is_one_clear_message(
     Path("taken.parquet").write_bytes(b"mine")
     assert run(["export", *arguments]) == exit_code
     printed = capsys.readouterr()
-    assert f" {code}: " in printed.err.splitlines()[0]
+    assert f" {code}" in printed.err.splitlines()[0]
     assert "\n  do " in printed.err
     assert printed.out == ""
     assert {path.name for path in place.iterdir()} == {"ds", "taken.parquet"}

@@ -60,8 +60,8 @@ def test_indexes_go_where_they_are_wanted(folder: Path, tmp_path: Path) -> None:
     ("arguments", "code", "exit_code"),
     [
         (["data", "--format", "tf"], "U60", 2),
-        (["data", "-o", "out"], "U605", 2),
-        (["packed.gz", "--format", "dali"], "U652", 2),
+        (["data", "-o", "out"], "U605: rekord looks for its own index beside the files, and nowhere", 2),
+        (["packed.gz", "--format", "dali"], "U651: compressed file cannot have an index of this kind", 2),
         (["nothing"], "X501", 3),
         (["damaged.tfrecord"], "F101", 3),
     ],

@@ -105,14 +105,21 @@ def test_a_file_without_an_intact_record_is_exit_code_3(
     assert not (tmp_path / "y").exists()
 
 
-@pytest.mark.parametrize(("out", "code"), [("data", "U631"), ("data/below", "U631"), ("there", "U630")])
+@pytest.mark.parametrize(
+    ("out", "code"),
+    [
+        ("data", "U631: output and input overlap"),
+        ("data/below", "U631: output and input overlap"),
+        ("there", "U618: output already exists"),
+    ],
+)
 def test_a_place_that_is_not_new_is_exit_code_2(
     out: str, code: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "there").write_bytes(b"")
     assert run(["salvage", str(folder), str(tmp_path / out), "--json"]) == 2
     printed = capsys.readouterr()
-    assert printed.err.startswith(f"UsageError {code}: ")
+    assert printed.err.startswith(f"UsageError {code}\n")
     assert json.loads(printed.out)["error"]["location"]["path"] == str(tmp_path / out)
 
 

@@ -23,6 +23,7 @@ from rekord.location import Location
 from rekord.training import run as training
 from rekord.training.loop import Watch
 from rekord.training.result import Epoch, Trained
+from rekord.training.run import TrainOptions
 from rekord.training.task import Input, Task
 
 TASK = Task(
@@ -68,14 +69,14 @@ def stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Told
     monkeypatch.setattr(verb, "_load_frameworks", lambda backend: asked.update(loaded=backend))
 
     def put(tell: Told) -> dict[str, Any]:
-        def train(path: str, out: str | None, *, watch: Watch, **options: Any) -> Trained:
+        def train(path: str, out: str | None, options: TrainOptions, *, watch: Watch) -> Trained:
             rk.open(path)
             watch.chosen(TASK)
-            asked.update(path=path, out=out, **options)
+            asked.update(path=path, out=out, **vars(options))
             watch.begun(TASK, "tensorflow", 61_892, 2, 60)
             return tell(watch)
 
-        monkeypatch.setattr(training, "train", train)
+        monkeypatch.setattr(training, "run_training", train)
         return asked
 
     return put
@@ -287,7 +288,14 @@ def test_a_run_that_goes_on_says_where(stands_in, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "exit_code"), [("X576", 1), ("D403", 1), ("U608", 2), ("U678", 2), ("U633", 2), ("X575", 3)]
+    ("code", "exit_code"),
+    [
+        ("X576", 1),
+        ("D403", 1),
+        ("U608", 2),
+        ("U618", 2),
+        ("X575", 3),
+    ],
 )
 def test_a_failure_has_the_exit_code_of_its_kind(stands_in, capsys, code: str, exit_code: int) -> None:
     def tell(watch: Watch) -> Trained:

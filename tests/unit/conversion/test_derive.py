@@ -40,7 +40,7 @@ def wanted(out, splits, name="test", **options):
 
 def copied(dataset, out, recipe=None, *, shards=3, compression="none", **options):
     split = dataset["train"]
-    records = Records(split._shards, recipe or FileOrder(split._shards))
+    records = Records(split.view.shards, recipe or FileOrder(split.view.shards))
     ending = {"none": "", "gzip": ".gz", "zlib": ".zz"}[compression]
     new = NewSplit(
         shards=[Copied(stretch) for stretch in cut_records(records, CutRule(shards=shards, **options))],
@@ -105,7 +105,7 @@ def copied_dir(dataset, tmp_path):
 def test_whole_shards_are_linked_and_renumbered(dataset, tmp_path):
     split = dataset["train"]
     part = read_manifest(str(tmp_path / "in")).splits["train"]
-    records = Records(split._shards, FileOrder(split._shards))
+    records = Records(split.view.shards, FileOrder(split.view.shards))
     shards = [kept_shard(records, i, part, ("label",)) for i in (0, 2, 3)]
     assert all(isinstance(one, Linked) for one in shards)
     new = NewSplit(shards=shards, template=TEMPLATE, compression="none")
@@ -123,7 +123,7 @@ def test_whole_shards_are_linked_and_renumbered(dataset, tmp_path):
 
 def test_records_are_changed_by_a_function_of_columns(dataset, tmp_path):
     split = dataset["train"]
-    records = Records(split._shards, FileOrder(split._shards))
+    records = Records(split.view.shards, FileOrder(split.view.shards))
 
     def relabelled(batch):
         return {**batch, "label": np.where(batch["label"] == 2, 0, batch["label"])}
@@ -157,4 +157,4 @@ def test_the_same_again_has_nothing_to_do(dataset, tmp_path):
     assert hashlib.sha256((tmp_path / "out" / "rekord.json").read_bytes()).hexdigest() == before
     with pytest.raises(rk.UsageError) as caught:
         remake(wanted(tmp_path / "out", {}, name="another"))
-    assert caught.value.code == "U618"
+    assert (caught.value.code, caught.value.what) == ("U618", "output already exists")

@@ -46,7 +46,7 @@ def column(batches: Any, name: str = "label") -> list[Any]:
 def refused(code: str, call: Any) -> rk.RekordError:
     with pytest.raises(rk.RekordError) as caught:
         call()
-    assert caught.value.code == code
+    assert str(caught.value).startswith(code)
     assert caught.value.do
     return caught.value
 
@@ -145,7 +145,10 @@ def test_a_state_of_another_balance_is_refused(tmp_path: Path) -> None:
     split = dataset(tmp_path, [30, 20, 10])["train"]
     state = split.balanced().batches(4, shuffle=True).state_dict()
     for other in (split.balanced(target={0: 1, 1: 1, 2: 2}), split, split[:50].balanced()):
-        refused("U650", lambda other=other: other.batches(4, shuffle=True).load_state_dict(state))
+        refused(
+            "U609: the state is one of another order",
+            lambda other=other: other.batches(4, shuffle=True).load_state_dict(state),
+        )
 
 
 def test_a_balanced_split_pickles_small_where_the_index_has_its_classes(tmp_path: Path) -> None:
@@ -258,7 +261,7 @@ def test_rows_tables_and_lengths_follow_the_balance(tmp_path: Path) -> None:
 )
 def test_views_of_a_balanced_split_are_refused(view: Any, tmp_path: Path) -> None:
     balanced = dataset(tmp_path, [6, 4, 2])["train"].balanced()
-    assert "balanced by `label`" in refused("U666", lambda: view(balanced)).what
+    assert "balanced by `label`" in refused("U651", lambda: view(balanced)).what
 
 
 def test_blocks_mean_nothing_for_a_balanced_split(tmp_path: Path) -> None:
@@ -270,7 +273,7 @@ def test_blocks_mean_nothing_for_a_balanced_split(tmp_path: Path) -> None:
 
 def test_a_class_without_records_is_said_unless_only_those_that_are_there_are_wanted(tmp_path: Path) -> None:
     split = dataset(tmp_path, [6, 0, 2])["train"]
-    failure = refused("U667", lambda: split.balanced())
+    failure = refused("U667: `label` cannot be balanced: 1 of 3 classes", lambda: split.balanced())
     assert failure.found == "none of class 1, 'dog'"
     assert Counter(column(split.balanced(target="present").batches(3))) == {0: 4, 2: 4}
 
@@ -338,8 +341,8 @@ def test_a_label_that_is_no_class_is_no_class_to_balance(put_file: Any) -> None:
 def test_a_column_that_gives_no_class_is_refused(feature: Any, value: Any, tmp_path: Path) -> None:
     (tmp_path / "x.tfrecord").write_bytes(b"")
     split = rk.open(tmp_path / "x.tfrecord", schema=rk.Schema({"x": feature}))["all"]
-    refused("U665", lambda: split.balanced(by="x"))
-    refused("U665", lambda: split.balanced(by=3))
+    refused("U667: records cannot be told apart by `x`", lambda: split.balanced(by="x"))
+    refused("U667: records cannot be told apart by 3", lambda: split.balanced(by=3))
 
 
 def test_a_column_that_is_not_there_is_said_with_its_near_miss(tmp_path: Path) -> None:
@@ -349,13 +352,14 @@ def test_a_column_that_is_not_there_is_said_with_its_near_miss(tmp_path: Path) -
 
 def test_no_records_cannot_be_balanced(put_file: Any) -> None:
     split = rk.open(put_file(b""), schema=SCHEMA)["all"]
-    refused("U667", split.balanced)
+    refused("U667: `label` cannot be balanced: there is no record", split.balanced)
 
 
 def test_a_step_column_gives_no_class(put_file: Any) -> None:
     schema = rk.Schema(context={"a": rk.Int64()}, steps={"b": rk.Int64()})
     split = rk.open(put_file(b""), schema=schema)["all"]
-    assert "in each step" in (refused("U665", lambda: split.balanced(by="b")).found or "")
+    failure = refused("U667: records cannot be told apart by `b`", lambda: split.balanced(by="b"))
+    assert "in each step" in (failure.found or "")
 
 
 # Several classes a record.
@@ -394,7 +398,7 @@ def test_a_class_that_a_record_names_twice_counts_once(tmp_path: Path) -> None:
 
 def test_each_record_comes_as_often_as_its_factor_says_rounded(tmp_path: Path) -> None:
     balanced = tagged(tmp_path).balanced(by="tags")
-    factors = balanced._drawing.factors  # type: ignore[attr-defined]
+    factors = balanced.sampling.factors  # type: ignore[attr-defined]
     wanted = factors * 201 / factors.sum()
     for epoch in range(4):
         counts = np.bincount(column(balanced.batches(50, shuffle=True, epoch=epoch), "n"), minlength=201)

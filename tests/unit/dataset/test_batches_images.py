@@ -428,5 +428,5 @@ def test_nothing_to_decode_is_said(opened) -> None:
     for columns in (None, ["n"]):
         with pytest.raises(rk.UsageError) as caught:
             data.batches(1, decode=True, columns=columns)
-        assert caught.value.code == "U655"
+        assert (caught.value.code, caught.value.what) == ("U676", "no images to decode")
     assert "`n`: Int64" in caught.value.found

@@ -31,7 +31,7 @@ def test_the_classes_of_an_indexed_label_are_counted_without_reading_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split = labelled(tmp_path, [6, 3, 3], shards=3)
-    monkeypatch.setattr(ByClass, "_load", lambda _: pytest.fail("classes were loaded"))
+    monkeypatch.setattr(ByClass, "load", lambda _: pytest.fail("classes were loaded"))
     assert split.class_weights() == {0: 12 / 18, 1: 12 / 9, 2: 12 / 9}
 
 

@@ -15,14 +15,14 @@ import pytest
 
 import rekord as rk
 from rekord.conversion.shards import ShardDone
-from rekord.conversion.staging import Staging
 from rekord.dataset import compact_manifest, shard_index
 from rekord.dataset.index import index_path
 from rekord.schema.interop.label_map import read_label_map
 from rekord.storage.local import LOCAL, read_file
+from rekord.storage.transaction import Staging
 from rekord.testing.datasets import never_wait_for_disks
 from rekord.training import checkpoint
-from rekord.verbs.edit.common import Workplace
+from rekord.verbs.edit.common import EditSwap, Workplace
 
 SCHEMA = rk.Schema({"label": rk.Label(3), "n": rk.Int64()})
 ROWS = [{"label": i % 3, "n": i} for i in range(9)]
@@ -83,7 +83,7 @@ def numbers(path: Path) -> list[int]:
 def refused(call: Callable[[], Any], path: Path | None, *codes: str) -> None:
     with pytest.raises(rk.RekordError) as caught:
         call()
-    assert caught.value.code in codes, caught.value
+    assert str(caught.value).startswith(codes), caught.value
     if path is not None:
         assert caught.value.location.path == str(path)
 
@@ -207,7 +207,7 @@ def test_a_journal_of_any_content_is_no_journal(tmp_path: Path, content: str) ->
     assert staging.plan() == {}
     (tmp_path / "x.done").write_bytes(CONTENTS[content])
     assert staging.read_done(str(tmp_path / "x.done"), ShardDone) is None
-    from rekord.conversion.staging import _checksum
+    from rekord.storage.transaction import _checksum
 
     body = CONTENTS[content]
     (tmp_path / "x.done").write_bytes(body + f"\n{_checksum(body)}".encode())
@@ -216,7 +216,7 @@ def test_a_journal_of_any_content_is_no_journal(tmp_path: Path, content: str) ->
 
 @pytest.mark.parametrize("count", [2**63, 2**70, -1, 1.5, "1"])
 def test_counts_of_a_journal_are_bounded(tmp_path: Path, count: Any) -> None:
-    from rekord.conversion.staging import _checksum
+    from rekord.storage.transaction import _checksum
 
     done: dict[str, Any] = dict.fromkeys(("records", "framed_bytes", "file_bytes"), 1) | {
         "digest": "",
@@ -232,8 +232,8 @@ def test_counts_of_a_journal_are_bounded(tmp_path: Path, count: Any) -> None:
 def test_a_record_of_a_swap_of_any_content_is_removed(data: Path, content: str) -> None:
     place = data.parent / ".data.rekord-swap"
     place.write_bytes(CONTENTS[content])
-    with Workplace(str(data), str(data), LOCAL) as work:
-        assert work.recover() is None
+    with Workplace(str(data), LOCAL).lock_work() as work:
+        assert work.recover(EditSwap) is None
     assert not place.exists()
 
 
@@ -299,12 +299,12 @@ def test_a_pipe_in_the_cache_is_not_waited_for(tmp_path: Path, monkeypatch: pyte
     with rk.Writer(tmp_path / "x.tfrecord", SCHEMA) as writer:
         for row in ROWS:
             writer.write(row)
-    assert len(rk.open(tmp_path / "x.tfrecord", schema=SCHEMA)) == 9
+    assert rk.open(tmp_path / "x.tfrecord", schema=SCHEMA).records == 9
     [entry] = (tmp_path / "cache" / "index").iterdir()
     entry.unlink()
     os.mkfifo(entry)
     shard_index._kept.clear()
-    assert len(rk.open(tmp_path / "x.tfrecord", schema=SCHEMA)) == 9
+    assert rk.open(tmp_path / "x.tfrecord", schema=SCHEMA).records == 9
 
 
 # States of iterations
@@ -336,6 +336,9 @@ def test_every_flip_and_cut_of_a_state_is_refused_or_resumes_at_the_same_record(
                 assert rest(data, loaded) == expected
 
 
+NO_STATE = ("U609: this is no state of an iteration", "U609: the state is one of another ")
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -349,16 +352,16 @@ def test_every_flip_and_cut_of_a_state_is_refused_or_resumes_at_the_same_record(
 )
 def test_states_that_cannot_be_are_refused(data: Path, change: dict[str, Any]) -> None:
     state = {**state_of(data), **change}
-    refused(lambda: rest(data, state), None, "U650")
-    refused(lambda: rest(data, {**state, "checksum": None}), None, "U650")
+    refused(lambda: rest(data, state), None, *NO_STATE)
+    refused(lambda: rest(data, {**state, "checksum": None}), None, *NO_STATE)
 
 
 def test_a_deep_state_is_refused(data: Path) -> None:
     deep: Any = 0
     for _ in range(100_000):
         deep = [deep]
-    refused(lambda: rest(data, {**state_of(data), "order": {"a": deep}}), None, "U650")
-    refused(lambda: rest(data, deep), None, "U650")
+    refused(lambda: rest(data, {**state_of(data), "order": {"a": deep}}), None, NO_STATE[0])
+    refused(lambda: rest(data, deep), None, NO_STATE[0])
     while isinstance(deep, list):  # taken apart by hand: to free it at once is deep too
         deep = deep.pop()
 

@@ -86,10 +86,10 @@ def test_100_000_shards_are_opened_without_a_look_at_any_of_them(
     assert len(asked) < 10
     assert peak_bytes < 100 << 20
     assert len(pickle.dumps(split)) < 2000
-    assert split._shards.paths[99_999] == str(huge / "train-99999-of-100000.tfrecord")
+    assert split.view.shards.paths[99_999] == str(huge / "train-99999-of-100000.tfrecord")
     with pytest.raises(rk.DatasetError) as caught:
         split[-1]
-    assert (caught.value.code, caught.value.location.path) == ("X501", split._shards.paths[99_999])
+    assert (caught.value.code, caught.value.location.path) == ("X501", split.view.shards.paths[99_999])
 
 
 def test_a_shard_is_found_by_its_name_without_all_the_others(huge: Path) -> None:

@@ -42,7 +42,7 @@ def parts(values: list[int]) -> Counter[int]:
 def refused(code: str, call: Any) -> rk.RekordError:
     with pytest.raises(rk.UsageError) as caught:
         call()
-    assert caught.value.code == code
+    assert str(caught.value).startswith(code)
     assert caught.value.do
     return caught.value
 
@@ -129,7 +129,10 @@ def test_a_state_of_another_mixture_is_refused(a: rk.Split, b: rk.Split) -> None
         rk.mix([(b, 0.5), (a, 0.5)]),
         rk.mix([(a[:99], 0.5), (b, 0.5)]),
     ):
-        refused("U650", lambda other=other: other.batches(4, shuffle=True).load_state_dict(state))
+        refused(
+            "U609: the state is one of another ",
+            lambda other=other: other.batches(4, shuffle=True).load_state_dict(state),
+        )
 
 
 def test_the_widest_schema_reads_all_parts(a: rk.Split, tmp_path: Path) -> None:
@@ -173,7 +176,7 @@ def test_schemas_that_disagree_are_refused_as_concat_refuses_them(a: rk.Split, t
         schema = rk.Schema({**SCHEMA.features, name: feature})
         rows = [{"n": 1, "label": 0, name: value}]
         other = rk.write(rows, tmp_path / name, schema=schema, progress=False, workers=1)["train"]
-        failure = refused("U656", lambda other=other: rk.mix([(a, 1), (other, 1)]))
+        failure = refused("U656: `", lambda other=other: rk.mix([(a, 1), (other, 1)]))
         assert (failure.location.feature, failure.location.path) == (name, other.paths[0])
 
 
@@ -197,11 +200,17 @@ def test_a_file_that_changed_is_not_told_as_one_of_a_manifest(tmp_path: Path, pu
     [[], None, 3, [3], [("a", 1)], "split"],
 )
 def test_what_is_no_list_of_splits_and_shares_is_refused(given: Any) -> None:
-    refused("U668", lambda: rk.mix(given))
+    refused("U656: splits cannot be mixed: ", lambda: rk.mix(given))
 
 
 @pytest.mark.parametrize(
-    ("share", "code"), [(0, "U668"), (-1, "U605"), (float("nan"), "U605"), ("x", "U605")]
+    ("share", "code"),
+    [
+        (0, "U656: splits cannot be mixed: part 0 has a share of 0"),
+        (-1, "U605: a share cannot be -1"),
+        (float("nan"), "U605: a share cannot be nan"),
+        ("x", "U605: a share cannot be 'x'"),
+    ],
 )
 def test_a_share_is_a_number_above_0(share: Any, code: str, a: rk.Split) -> None:
     refused(code, lambda: rk.mix([(a, share)]))
@@ -213,8 +222,10 @@ def test_a_length_that_cannot_be_meant_is_refused(length: Any, a: rk.Split) -> N
 
 
 def test_parts_without_records_or_with_functions_are_refused(a: rk.Split) -> None:
-    refused("U668", lambda: rk.mix([(a, 1), (a[:0], 1)]))
-    refused("U668", lambda: rk.mix([(a.map(lambda batch: batch), 1)]))
+    refused("U656: splits cannot be mixed: part 1 has no records", lambda: rk.mix([(a, 1), (a[:0], 1)]))
+    refused(
+        "U656: splits cannot be mixed: part 0 is mapped", lambda: rk.mix([(a.map(lambda batch: batch), 1)])
+    )
 
 
 def test_a_dataset_of_several_splits_must_name_one(tmp_path: Path) -> None:
@@ -228,8 +239,8 @@ def test_a_dataset_of_several_splits_must_name_one(tmp_path: Path) -> None:
 
 
 def test_a_mixture_has_no_records_by_number(a: rk.Split, b: rk.Split) -> None:
-    refused("U666", lambda: rk.mix([(a, 1), (b, 1)])[0])
-    refused("U666", lambda: rk.mix([(a, 1), (b, 1)]).balanced())
+    refused("U651: `[…]` needs records by number", lambda: rk.mix([(a, 1), (b, 1)])[0])
+    refused("U651: `balanced` needs records by number", lambda: rk.mix([(a, 1), (b, 1)]).balanced())
 
 
 def test_a_mixture_can_be_mapped_and_made_a_table(a: rk.Split, b: rk.Split) -> None:

@@ -182,4 +182,8 @@ def test_pictures_are_the_images_and_masks_among_the_columns() -> None:
     assert list(pictures_of(schema, ("mask", "n"), None).features) == ["mask"]
     with pytest.raises(rk.UsageError) as caught:
         pictures_of(schema, ("n",), None)
-    assert (caught.value.code, caught.value.found) == ("U655", "`n`: Int64")
+    assert (caught.value.code, caught.value.what, caught.value.found) == (
+        "U676",
+        "no images to decode",
+        "`n`: Int64",
+    )

@@ -236,7 +236,7 @@ def test_a_block_is_fetched_once_in_a_block_wise_epoch(
     dataset: Any, place: type[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there, _ = dataset
-    there._block_records = 30  # about 300 kB
+    there.view.block_records = 30  # about 300 kB
     assert sorted(numbers(there.batches(16, shuffle=True, seed=2))) == list(range(ROWS))
     asked = of_shards(place.asked)
     assert len(asked) == len(set(asked))
@@ -357,7 +357,7 @@ def test_a_file_without_an_index_is_looked_through_once(
     put("counted://x.tfrecord", data)
     split = rk.open("counted://x.tfrecord", schema=SCHEMA)
     place.forget()
-    assert len(split) == 300
+    assert split.records == 300
     assert max(end for _, _, end in place.asked) == len(data)
     place.forget()
     shard_index._kept.clear()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import pickle
 import threading
 import tracemalloc
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.infer import LazySchema
+from rekord.dataset.record_view import RecordView
 from rekord.dataset.samplers import Selection, all_numbers, cut, digest_of, numbers_at, selected
 from rekord.dataset.shards import Shards
+from rekord.dataset.split import SplitMethods
 from rekord.testing import example_bytes, frames
 
 RECORDS = 100
@@ -41,13 +43,14 @@ def split(folder: Path) -> rk.Split:
 def huge() -> rk.Split:
     """A split of very many records, of which nothing is read."""
     shards = Shards(["a.tfrecord", "b.tfrecord"], [MANY // 2, MANY // 2])
-    return rk.Split("train", shards, LazySchema(shards.paths, SCHEMA, None), digest="d")
+    return rk.Split("train", RecordView(shards, digest="d"), LazySchema(shards.paths, SCHEMA, None))
 
 
 def refused(code: str, call: Any) -> rk.RekordError:
     with pytest.raises(rk.UsageError) as caught:
         call()
-    assert (caught.value.code, bool(caught.value.do)) == (code, True)
+    assert str(caught.value).startswith(code)
+    assert caught.value.do
     return caught.value
 
 
@@ -73,7 +76,7 @@ def test_a_slice_of_a_slice_is_what_a_list_gives(split: rk.Split, first: slice, 
     view = split[first][second]
     assert len(view) == len(expected)
     assert [n for batch in view.batches(7) for n in batch["n"].tolist()] == expected
-    assert isinstance(view._ids, range)
+    assert isinstance(view.view.ids, range)
     # However a view was made, its state is the same.
     state = view.batches(7, shuffle=True).state_dict()
     assert state == split.select(expected).batches(7, shuffle=True).state_dict()
@@ -112,14 +115,14 @@ def test_views_of_very_many_records_take_no_memory() -> None:
 
 @pytest.mark.parametrize("which", [slice("a", None), slice(None, None, 0), slice(0.5, 2)])
 def test_a_slice_that_cannot_be_meant_is_refused(split: rk.Split, which: slice) -> None:
-    refused("U606", lambda: split[which])
+    refused("U606: there is no record ", lambda: split[which])
 
 
 @pytest.mark.parametrize("number", [2**64 - 1, 2**63, RECORDS])
 def test_a_number_too_large_for_int64_is_not_taken_for_one_from_the_end(split: rk.Split, number: int) -> None:
-    failure = refused("U606", lambda: split[np.array([0, number], np.uint64)])
+    failure = refused("U606: there is no record ", lambda: split[np.array([0, number], np.uint64)])
     assert failure.found == str(number)
-    refused("U606", lambda: split.select(np.array([number], np.uint64)))
+    refused("U606: there is no record ", lambda: split.select(np.array([number], np.uint64)))
 
 
 # ---- Batches without columns ----
@@ -141,7 +144,7 @@ def test_batches_without_columns_are_counted_all_the_same(
 def test_rows_without_columns_are_rows(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     path.write_bytes(frames([b""] * 5))
-    split = rk.open(path, schema=rk.Schema({}))
+    split = rk.open(path, schema=rk.Schema({}))["all"]
     assert list(split) == [{}] * 5
     assert len(split.filter(lambda row: True)) == 5
 
@@ -203,7 +206,7 @@ def together(threads: list[threading.Thread]) -> None:
 def test_a_split_of_a_thousand_shards_pickles_as_its_paths() -> None:
     paths = [f"data/train-{i:05d}-of-01000.tfrecord" for i in range(1000)]
     shards = Shards(paths, [12_345] * 1000)
-    split = rk.Split("train", shards, LazySchema(paths, SCHEMA, None), digest="d" * 64)
+    split = rk.Split("train", RecordView(shards, digest="d" * 64), LazySchema(paths, SCHEMA, None))
     alone = len(pickle.dumps(paths)) + 8 * len(paths)  # and a count for each
     assert len(pickle.dumps(split)) < alone + 10_000
     assert len(pickle.dumps(split[::2].map(len))) < alone + 10_000
@@ -213,11 +216,11 @@ def test_a_split_of_a_thousand_shards_pickles_as_its_paths() -> None:
 def test_no_number_of_batches_ahead_begins_more_than_some_thousands(
     split: rk.Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rekord.dataset.readers.sequential._MOST_PREFETCH", 5)
-    monkeypatch.setattr("rekord.dataset.readers.sequential._MOST_THREADS", 2)
+    monkeypatch.setattr("rekord.dataset.background._MOST_PREFETCH", 5)
+    monkeypatch.setattr("rekord.dataset.background._MOST_THREADS", 2)
     batches = iter(split.batches(1, shuffle=True, threads=10**9, prefetch=10**9))
     next(batches)
-    work = batches._reading._work  # type: ignore[union-attr]
+    work: Any = batches._reading
     assert (len(work._threads), len(work._waiting)) == (2, 7 - 1)
     batches.close()
 
@@ -307,36 +310,107 @@ def test_a_shard_that_lost_records_after_it_was_opened_is_not_read_as_the_one_th
 
 # ---- A dataset of one split ----
 
-PUBLIC = [name for name in dir(rk.Split) if not name.startswith("_")]
+METHODS: dict[str, tuple[Any, ...]] = {
+    "balanced": (),
+    "batches": (4,),
+    "class_weights": (),
+    "digest": (),
+    "filter": (bool,),
+    "map": (dict,),
+    "select": ([0],),
+    "sql": ("select 1",),
+    "take": (1,),
+    "to_arrow": (),
+    "to_jax": (4,),
+    "to_keras": (4,),
+    "to_pandas": (),
+    "to_polars": (),
+    "to_tensorflow": (4,),
+    "to_torch": (4,),
+    "transform": (),
+}
+"""What users call of a split, and arguments for it."""
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_a_dataset_of_one_split_has_what_the_split_has(folder: Path, name: str) -> None:
+def test_a_dataset_of_one_split_has_what_the_split_has(folder: Path) -> None:
     dataset = rk.open(folder)
     split = dataset["train"]
-    found, expected = getattr(dataset, name), getattr(split, name)
-    if inspect.ismethod(expected):
-        assert (found.__func__, found.__self__) == (expected.__func__, split)
-    else:
-        assert found == expected
+    shared = {name for name in vars(SplitMethods) if not name.startswith("_")}
+    assert shared | {"digest"} == {*METHODS, "only_split"}
+    assert (dataset.name, dataset.paths, dataset.schema) == (split.name, split.paths, split.schema)
+    assert dataset.digest() == split.digest()
+    for name in METHODS.keys() - {"digest"}:
+        assert getattr(rk.Dataset, name) is getattr(rk.Split, name)
 
 
 def test_a_dataset_of_one_split_is_used_as_that_split(folder: Path) -> None:
     dataset = rk.open(folder)
-    assert len(dataset) == RECORDS
     assert dataset[5] == dataset["train"][5]
     assert dataset[[3, 1]]["n"].tolist() == [3, 1]
     assert [row["n"] for row in dataset[10:12]] == [10, 11]
-    assert [row["n"] for row in dataset] == list(range(RECORDS))
+    assert [row["n"] for row in dataset.take(3)] == [0, 1, 2]
+    assert len(dataset.to_arrow()) == RECORDS
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLIC if name != "schema"])
-def test_with_several_splits_every_method_names_them(tmp_path: Path, name: str) -> None:
+@pytest.fixture(scope="module")
+def two_splits(tmp_path_factory: pytest.TempPathFactory) -> rk.Dataset:
     rows = [{"n": n, "label": 0} for n in range(40)]
     parts = {"train": 0.5, "val": 0.5}
-    data = rk.write(rows, tmp_path / "d", schema=SCHEMA, split=parts, progress=False, workers=1)
+    out = tmp_path_factory.mktemp("two") / "d"
+    return rk.write(rows, out, schema=SCHEMA, split=parts, progress=False, workers=1)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_with_several_splits_every_method_names_them(two_splits: rk.Dataset, name: str) -> None:
     with pytest.raises(rk.DatasetError) as caught:
-        getattr(data, name)
+        getattr(two_splits, name)(*METHODS[name])
     assert (caught.value.code, caught.value.expected) == ("X507", "one of 'train', 'val'")
     assert f"`{name}`" in caught.value.what
     assert "dataset['train']" in (caught.value.do or "")
+
+
+@pytest.mark.parametrize("name", ["name", "paths"])
+def test_with_several_splits_every_property_names_them(two_splits: rk.Dataset, name: str) -> None:
+    with pytest.raises(rk.DatasetError) as caught:
+        getattr(two_splits, name)
+    assert (caught.value.code, caught.value.expected) == ("X507", "one of 'train', 'val'")
+
+
+def test_a_dataset_is_a_mapping_of_its_splits(folder: Path, two_splits: rk.Dataset) -> None:
+    one = rk.open(folder)
+    assert isinstance(one, Mapping)
+    assert (list(one), len(one), one.records) == (["train"], 1, RECORDS)
+    assert (list(two_splits), len(two_splits), two_splits.records) == (["train", "val"], 2, 40)
+    assert "train" in one
+    assert 0 not in one
+    assert dict(two_splits.items()) == dict(two_splits.splits)
+    assert two_splits.get("test") is None
+    assert one == one
+    assert one != rk.open(folder)
+    assert {one: 1}[one] == 1
+
+
+def test_an_unknown_split_is_a_key_error_that_names_a_near_miss(two_splits: rk.Dataset) -> None:
+    with pytest.raises(KeyError) as caught:
+        two_splits["vall"]
+    failure = caught.value
+    assert isinstance(failure, rk.DatasetError)
+    assert (failure.code, failure.do) == ("X506", "dataset['val']")
+    assert str(failure).startswith("X506: there is no split 'vall'")
+    assert failure.message.startswith("DatasetError X506")
+    again = pickle.loads(pickle.dumps(failure))
+    assert isinstance(again, KeyError)
+    assert str(again) == str(failure)
+
+
+def test_a_dataset_of_one_split_is_rows_where_rows_are_taken(
+    folder: Path, two_splits: rk.Dataset, tmp_path: Path
+) -> None:
+    one = rk.open(folder)
+    assert list(rk.infer(one)) == list(one.schema)
+    made = rk.write(one, tmp_path / "out", schema=SCHEMA, progress=False, workers=1)
+    assert made.records == RECORDS
+    for call in (lambda: rk.infer(two_splits), lambda: rk.write(two_splits, tmp_path / "no", progress=False)):
+        with pytest.raises(rk.DatasetError) as caught:
+            call()
+        assert caught.value.code == "X507"

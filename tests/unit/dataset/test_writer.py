@@ -129,7 +129,11 @@ def test_a_closed_writer_is_not_written_to(path: Path) -> None:
     ):
         with pytest.raises(UsageError) as caught:
             use()
-        assert (caught.value.code, caught.value.location.path) == ("U610", str(path))
+        assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+            "U607",
+            "the writer is closed",
+            str(path),
+        )
     writer.close()
     assert list(records(path)) == PAYLOADS[:1]
     assert writer.records == 1
@@ -175,7 +179,10 @@ def test_a_failure_to_write_that_is_swallowed_publishes_nothing(path: Path) -> N
 
     with pytest.raises(UsageError) as caught:
         work()
-    assert caught.value.code == "U610"
+    assert (caught.value.code, caught.value.what) == (
+        "U607",
+        "the writer was interrupted while it wrote, so that records are missing",
+    )
     assert os.listdir(path.parent) == []
 
 
@@ -195,7 +202,10 @@ def test_an_interrupt_between_encoding_and_writing_publishes_nothing(
 
     with pytest.raises(UsageError) as caught:
         work()
-    assert caught.value.code == "U610"
+    assert (caught.value.code, caught.value.what) == (
+        "U607",
+        "the writer was interrupted while it wrote, so that records are missing",
+    )
     assert os.listdir(path.parent) == []
 
 

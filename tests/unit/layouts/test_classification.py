@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -208,7 +209,9 @@ def test_broken_images_name_their_file(tmp_path):
     ],
 )
 def test_classes_that_cannot_be_are_refused(options):
-    assert refused(lambda: classification(**options)).code == "U611"
+    failure = refused(lambda: classification(**options))
+    assert failure.code == "U605"
+    assert re.search("a layout has no classes|`classes`", failure.what)
 
 
 def test_names_that_cannot_be_told_apart_are_refused():

@@ -148,7 +148,9 @@ def test_grey_images_are_stored_with_a_remark():
     ],
 )
 def test_a_colour_map_that_is_none_is_refused(colours):
-    assert refused(lambda: deeplab(classes=2, colours=colours)).code == "U612"
+    failure = refused(lambda: deeplab(classes=2, colours=colours))
+    assert failure.code == "U605"
+    assert "colour" in failure.what
 
 
 @pytest.mark.parametrize("classes", [0, -1, "21", None, 1.5])

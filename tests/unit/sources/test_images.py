@@ -167,7 +167,9 @@ def test_given_classes_fix_the_ids(put):
 
 @pytest.mark.parametrize("classes", [[], ["a", "a"], "cat", {"cat"}, ["cat", 1], [""], 3])
 def test_classes_that_are_no_names_are_refused(tmp_path, classes):
-    assert refused(lambda: image_folder(tmp_path, classes=classes)).code == "U611"
+    assert str(refused(lambda: image_folder(tmp_path, classes=classes))).startswith(
+        "U605: `classes` is no list of names"
+    )
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", 3, None, b"x"])

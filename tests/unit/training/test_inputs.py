@@ -287,7 +287,11 @@ def test_pixels_of_no_class_are_refused_before_a_framework_meets_them(written, i
         ignore=ignore,
     )
     failure = refusal(lambda: steps(split, learn(split, task)))
-    assert (failure.code, failure.location.feature) == ("U678", "mask")
+    assert (failure.code, failure.what, failure.location.feature) == (
+        "U608",
+        "`mask` has pixels of none of the classes, in 1 records of a batch",
+        "mask",
+    )
     assert failure.what == "`mask` has pixels of none of the classes, in 1 records of a batch"
     assert (failure.expected, failure.found) == (expected, "77")
 
@@ -347,7 +351,7 @@ def test_a_target_that_was_not_known_is_refused_when_it_comes(written, feature, 
     split = written(rows, {"x": rk.Float32(), "label": feature})
     encoder = encoder_of(split[:20])
     failure = refusal(lambda: steps(split, encoder))
-    assert (failure.code, failure.what, failure.location.feature) == ("U678", what, "label")
+    assert (failure.code, failure.what, failure.location.feature) == ("U608", what, "label")
 
 
 def test_an_id_that_a_label_does_not_declare_is_refused(tmp_path):
@@ -358,10 +362,16 @@ def test_an_id_that_a_label_does_not_declare_is_refused(tmp_path):
     declared = rk.Schema({"x": rk.Float32(), "label": rk.Label(3)})
     split = rk.open(tmp_path / "train.tfrecord", declared)["train"]
     failure = refusal(lambda: choose(split))
-    assert (failure.code, failure.location.record, failure.found) == ("U678", 9, "7")
+    assert (failure.what, failure.location.record, failure.found) == (
+        "1 of 10 records have no class in `label`",
+        9,
+        "7",
+    )
+    assert failure.code == "U608"
     encoder = encoder_of(split[:9])
     failure = refusal(lambda: steps(split, encoder))
-    assert (failure.code, failure.found, failure.expected) == ("U678", "7", "one of 3 classes")
+    assert (failure.code, failure.found, failure.expected) == ("U608", "7", "one of 3 classes")
+    assert failure.what == "`label` has a value that is none of the classes"
 
 
 # Laws.

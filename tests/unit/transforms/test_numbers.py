@@ -379,7 +379,11 @@ def test_nan_and_infinity_are_left_out_of_the_sums():
 
 def test_what_has_to_be_learned_first_is_not_applied():
     found = refused(t.standardize("x").bind, rk.Schema({"x": rk.Float32()}))
-    assert (found.code, found.do) == ("U691", "give mean= and std=")
+    assert (found.code, found.what, found.do) == (
+        "U691",
+        "`standardize` of `x` has nothing to go by yet",
+        "give mean= and std=",
+    )
 
 
 @pytest.mark.parametrize(

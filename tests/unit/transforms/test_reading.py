@@ -179,7 +179,10 @@ def test_splits_with_other_transforms_are_not_put_together(raw):
     split = rk.open(raw)["train"]
     with pytest.raises(rk.UsageError) as caught:
         rk.concat([split, split.transform(T.resize(4, 4))])
-    assert caught.value.code == "U657"
+    assert (caught.value.code, caught.value.what) == (
+        "U656",
+        "splits with different transforms cannot be put together",
+    )
     with pytest.raises(rk.UsageError):
         rk.mix([(split.transform(T.resize(4, 4)), 1.0)])
 
@@ -187,7 +190,10 @@ def test_splits_with_other_transforms_are_not_put_together(raw):
 def test_a_transform_behind_a_map_is_refused(raw):
     with pytest.raises(rk.UsageError) as caught:
         rk.open(raw)["train"].map(lambda batch: batch).transform(T.resize(4, 4))
-    assert caught.value.code == "U686"
+    assert (caught.value.code, caught.value.what) == (
+        "U691",
+        "`transform` comes behind a function that changes batches",
+    )
 
 
 def test_what_has_no_meaning_is_said_at_once(raw):
@@ -272,4 +278,8 @@ def test_transforms_that_cannot_be_made_again_name_the_manifest(tmp_path, told):
     )
     with pytest.raises(rk.UsageError) as caught:
         rk.open(tmp_path / "out").transforms  # noqa: B018
-    assert (caught.value.code, caught.value.location.path) == ("U685", str(manifest))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U691",
+        "recorded transform cannot be restored",
+        str(manifest),
+    )

@@ -179,7 +179,10 @@ def test_what_a_map_makes_and_what_transforms_before_make_is_learned_from(tmp_pa
 def test_rows_that_can_be_read_once_cannot_be_learned_from(tmp_path):
     generator = ({"text": "a"} for _ in range(3))
     found = refused(rk.write, generator, tmp_path / "out", transforms=[t.tokenize("text")], progress=False)
-    assert found.code == "U693"
+    assert (found.code, found.what) == (
+        "U616",
+        "`tokenize` has to see all rows first, and these can be read only once",
+    )
     assert not (tmp_path / "out").exists()
     dataset = rk.write(
         ({"text": "a"} for _ in range(3)),
@@ -226,7 +229,10 @@ def test_what_was_learned_lies_beside_the_dataset_and_makes_the_transforms_again
     found = refused(
         Tfidf.from_options, {k: v for k, v in first.items() if k != "name"}, str(tmp_path / "out")
     )
-    assert found.code == "U690"
+    assert (found.code, found.what) == (
+        "U624",
+        "idf-a_b-c14cdd.txt is not the file that the dataset was written with",
+    )
 
 
 def test_another_source_makes_another_plan_and_the_same_one_is_complete(tmp_path):
@@ -307,7 +313,11 @@ def test_a_tokenizer_file_is_used_copied_and_read_back(tmp_path):
     (tmp_path / "out" / "tokenizer-text.json").write_text("{}")
     rest = {name: value for name, value in told[1].items() if name != "name"}
     found = refused(Tokenize.from_options, rest, str(tmp_path / "out"))
-    assert (found.code, found.location.path) == ("U694", str(tmp_path / "out" / "tokenizer-text.json"))
+    assert (found.code, found.what, found.location.path) == (
+        "U624",
+        "tokenizer-text.json is not the file that the dataset was written with",
+        str(tmp_path / "out" / "tokenizer-text.json"),
+    )
 
 
 # The command.

@@ -18,7 +18,8 @@ from rekord.dataset.manifest import read_manifest
 from rekord.dataset.shard_index import shard_index
 from rekord.testing import Crash, FaultyStorage
 from rekord.testing.datasets import never_wait_for_disks, strays, tree
-from rekord.verbs.balance.balance import Asked, prepare_balance
+from rekord.verbs.balance.balance import prepare_balance
+from rekord.verbs.options import BalanceOptions
 
 SCHEMA = rk.Schema(
     {
@@ -176,7 +177,7 @@ def test_a_picture_that_cannot_be_decoded_is_named_with_its_record(tmp_path):
 @pytest.mark.slow
 def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(data, tmp_path, monkeypatch):
     never_wait_for_disks(monkeypatch)
-    asked = Asked(shards=2, workers=1, augment=["flip", "colour"])
+    asked = BalanceOptions(shards=2, workers=1, augment=["flip", "colour"])
     storage = FaultyStorage()
     (tmp_path / "whole").mkdir()
     prepare_balance(data, tmp_path / "whole" / "out", asked, storage=storage).run(progress=False)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rekord.cli.main import run
 from rekord.transforms.augment import AUGMENTATIONS
-from rekord.verbs.balance.balance import METHODS
 from rekord.verbs.balance.sampling import WORDS
+from rekord.verbs.options import METHODS
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "reference" / "balancing.md").read_text(encoding="utf-8")

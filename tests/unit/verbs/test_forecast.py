@@ -13,37 +13,12 @@ from PIL import Image
 
 import rekord as rk
 from rekord.verbs.forecast import ROWS, Forecast, check_space, forecast, is_complete
+from rekord.verbs.options import WriteOptions
 from rekord.verbs.write import prepare, run
-
-DEFAULTS: dict[str, Any] = {
-    "schema": None,
-    "layout": None,
-    "map": None,
-    "names": None,
-    "split": None,
-    "split_by": None,
-    "stratify": None,
-    "key": None,
-    "index": (),
-    "shard_size": "128MB",
-    "shards": None,
-    "compression": None,
-    "shuffle": False,
-    "seed": 0,
-    "verify": "full",
-    "on_bad_row": "stop",
-    "max_rejects": 0.01,
-    "limit": None,
-    "workers": 1,
-    "engine": "local",
-    "staging": None,
-    "fresh": False,
-    "format": None,
-}
 
 
 def prepared(rows: Any, out: Path, **options: Any) -> Any:
-    return prepare(rows, out, **{**DEFAULTS, **options})
+    return prepare(rows, out, WriteOptions(**{"workers": 1, **options}))
 
 
 def expected(rows: Any, out: Path, **options: Any) -> Forecast:

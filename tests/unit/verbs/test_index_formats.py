@@ -184,7 +184,11 @@ def test_two_files_that_vahidk_gives_one_name_are_refused(file: Path) -> None:
     (file.parent / "x.record").write_bytes(frames(PAYLOADS[:2]))
     with pytest.raises(rk.UsageError) as caught:
         index(file.parent, format="vahidk")
-    assert (caught.value.code, caught.value.location.path) == ("U653", str(file))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U631",
+        "two files would share one index file",
+        str(file),
+    )
     assert sorted(os.listdir(file.parent)) == ["x.record", "x.tfrecord"]
 
 
@@ -199,7 +203,11 @@ def test_a_dataset_with_index_folders_can_be_replaced(tmp_path: Path) -> None:
     with pytest.raises(rk.UsageError) as caught:
         rk.delete(tmp_path / "data", where="x = 4", replace=True, progress=False)
     other = tmp_path / "data" / "index-vahidk" / "notes.txt"
-    assert (caught.value.code, caught.value.location.path) == ("U627", str(other))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U618",
+        "dataset to replace contains files that rekord did not write",
+        str(other),
+    )
 
 
 def test_rekords_own_index_goes_below_dot_rekord(file: Path) -> None:
@@ -235,7 +243,11 @@ def test_a_compressed_file_is_refused_before_anything_is_written(
     packed.write_bytes(compress(DATA, "gzip"))  # type: ignore[operator]
     with pytest.raises(rk.UsageError) as caught:
         index(file.parent, format=format)  # type: ignore[arg-type]
-    assert (caught.value.code, caught.value.location.path) == ("U652", str(packed))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U651",
+        "compressed file cannot have an index of this kind",
+        str(packed),
+    )
     assert sorted(os.listdir(file.parent)) == ["x.tfrecord", "y.tfrecord.gz"]
 
 
@@ -253,7 +265,11 @@ def test_two_files_of_one_name_are_refused_in_one_folder(tmp_path: Path) -> None
         (tmp_path / folder / "x.tfrecord").write_bytes(DATA)
     with pytest.raises(rk.UsageError) as caught:
         index(tmp_path, format="dali", out=tmp_path / "out")
-    assert (caught.value.code, caught.value.location.path) == ("U653", str(tmp_path / "b" / "x.tfrecord"))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U631",
+        "two files would share one index file",
+        str(tmp_path / "b" / "x.tfrecord"),
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -263,7 +279,11 @@ def test_what_is_no_index_is_not_replaced(file: Path) -> None:
     other.write_bytes(b"\0\0\x08\x03 images of digits")
     with pytest.raises(rk.UsageError) as caught:
         index(file, format="dali")
-    assert (caught.value.code, caught.value.location.path) == ("U654", str(other))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U618",
+        "index would replace a file that is not an index",
+        str(other),
+    )
     assert other.read_bytes() == b"\0\0\x08\x03 images of digits"
     other.write_bytes(b"0 99\n")  # an old index
     assert index(file, format="dali").written == [str(other)]

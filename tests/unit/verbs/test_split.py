@@ -127,7 +127,11 @@ def test_folds_give_pairs_to_train_and_validate_with(old, tmp_path):
         assert sorted(numbers(train) + numbers(held_out)) == list(range(300))
     with pytest.raises(rk.UsageError) as caught:
         rk.folds(old)
-    assert (caught.value.code, caught.value.location.path) == ("U699", old["one"].paths[0])
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U606",
+        "dataset has no folds",
+        old["one"].paths[0],
+    )
     with pytest.raises(rk.UsageError) as refused:
         rk.folds(old["one"])
     assert refused.value.code == "U605"
@@ -160,28 +164,28 @@ def test_a_record_without_the_value_is_named(old, tmp_path):
         resplit(old, tmp_path / "out", split=RATIOS, split_by="maybe")
     where = caught.value.location
     assert (caught.value.code, where.feature) == ("E381", "maybe")
-    assert [row["x"] for row in rk.open(where.path, schema=SCHEMA)][where.record] == 3
+    assert [row["x"] for row in rk.open(where.path, schema=SCHEMA)[:]][where.record] == 3
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ({}, "U617"),
-        ({"split": "train"}, "U617"),
-        ({"split": {"train": 0.5}}, "U617"),
-        ({"split": RATIOS, "folds": 3}, "U617"),
-        ({"split": RATIOS, "split_by": "who", "stratify": "label"}, "U617"),
-        ({"folds": 3, "split_by": "who", "stratify": "label"}, "U617"),
-        ({"folds": 1}, "U605"),
-        ({"folds": 2, "seed": -1}, "U605"),
+        ({}, "U605: `split` cannot be None"),
+        ({"split": "train"}, "U605: `split` cannot be 'train'"),
+        ({"split": {"train": 0.5}}, "U605: `split` cannot be {'train': 0.5}"),
+        ({"split": RATIOS, "folds": 3}, "U605: `split` cannot be {'train': 0.8, 'val': 0.2}"),
+        ({"split": RATIOS, "split_by": "who", "stratify": "label"}, "U605: `split_by` cannot be 'who'"),
+        ({"folds": 3, "split_by": "who", "stratify": "label"}, "U605: `split_by` cannot be 'who'"),
+        ({"folds": 1}, "U605: `folds` cannot be 1"),
+        ({"folds": 2, "seed": -1}, "U605: `seed` cannot be -1"),
     ],
     ids=str,
 )
 def test_what_cannot_be_asked_for_is_refused(old, tmp_path, options, code):
     with pytest.raises(rk.UsageError) as caught:
         resplit(old, tmp_path / "out", **options)
-    assert caught.value.code == code
+    assert str(caught.value).startswith(code)
 
 
 def test_a_column_that_is_not_there_is_refused_with_its_near_miss(old, tmp_path):

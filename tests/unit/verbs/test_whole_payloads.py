@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import pickle
+import re
 import struct
 from collections import Counter
 
@@ -178,7 +179,9 @@ def test_what_needs_features_says_so(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("SchemaError S127: payloads that are not Examples")
     for options in (["--rename", "payload=data"], ["--cast", "payload=text"], ["--drop", "payload"]):
         assert run(["rewrite", "a.tfrecord", "out", *options]) == 2
-        assert "Error U698: " in capsys.readouterr().err
+        assert re.search(
+            r"Error U605: (payloads that are taken as|`drop` cannot be used)", capsys.readouterr().err
+        )
     with pytest.raises(rk.UsageError) as caught:
         rk.encode({"payload": b"x"}, WHOLE)
     assert (caught.value.code, caught.value.found) == ("U605", "Payload(): payloads as they are")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import threading
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pages import example
 
 import rekord as rk
 from rekord.conversion import driver
-from rekord.conversion.staging import Lock
 from rekord.errors import RekordError
 from rekord.schema import Int64, Label, Schema, Text
+from rekord.storage.transaction import Transaction
 from rekord.testing import Crash, FaultyStorage
 from rekord.testing.datasets import (
     NumberedFiles,
@@ -29,8 +29,6 @@ from rekord.testing.datasets import (
     tree,
 )
 
-PAGES = Path(__file__).parents[3] / "docs" / "errors"
-EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RATIOS = {"train": 0.7, "val": 0.3}
 SCHEMA = Schema({"line": Int64(), "label": Label(4), "text": Text()})
 SPLITS: dict[str, dict[str, Any]] = {
@@ -45,9 +43,13 @@ SPLITS: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A source of five files in two folders, of very different sizes."""
-    folder = tmp_path / "source"
+    return _source(tmp_path / "source", (70, 3, 40, 30, 1))
+
+
+def _source(folder: Path, sizes: tuple[int, ...]) -> Path:
+    """Five files in two folders, of so many rows."""
     for i, (name, rows) in enumerate(
-        [("train/a", 70), ("train/b", 3), ("train/sub/c", 40), ("val/d", 30), ("val/e", 1)]
+        zip(("train/a", "train/b", "train/sub/c", "val/d", "val/e"), sizes, strict=True)
     ):
         path = folder / f"{name}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,10 +94,11 @@ def test_any_number_of_workers_gives_the_same_bytes(
 @pytest.mark.parametrize("run_bytes", [1, 700])
 @pytest.mark.slow
 def test_any_size_of_parts_and_runs_gives_the_same_bytes(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int, run_bytes: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int, run_bytes: int
 ) -> None:
     never_wait_for_disks(monkeypatch)
-    source = NumberedFiles(str(root))
+    # Few rows: at a byte each, every one is a part and a run of its own.
+    source = NumberedFiles(str(_source(tmp_path / "source", (40, 3, 12, 9, 1))))
     for name, options in SPLITS.items():
         if name == "source":
             continue
@@ -239,7 +242,11 @@ def test_another_plan_does_not_go_on_with_an_unfinished_one(root: Path, tmp_path
         (root / "val" / "e.txt").write_text("1 another text\n")
     before = tree(out.parent)
     failure = refused(lambda: converted(NumberedFiles(str(root)), out, {"shuffle": True, **options}))
-    assert (failure.code, failure.location.path) == ("U619", str(out))
+    assert (failure.code, failure.what, failure.location.path) == (
+        "U609",
+        "unfinished conversion had a different plan",
+        str(out),
+    )
     assert told in str(failure.found)
     assert tree(out.parent) == before
     converted(NumberedFiles(str(root)), out, {"shuffle": True, **options, "fresh": True})
@@ -257,7 +264,7 @@ def test_another_plan_does_not_replace_a_dataset(root: Path, tmp_path: Path, cha
         (root / "val" / "e.txt").write_text("1 another text\n")
     before = tree(out)
     failure = refused(lambda: converted(NumberedFiles(str(root)), out, {"shuffle": True, **options}))
-    assert (failure.code, failure.location.path) == ("U618", str(out))
+    assert (failure.code, failure.what, failure.location.path) == ("U618", "output already exists", str(out))
     assert told in str(failure.found)
     assert str(failure.found).endswith(" differs") == (change not in ("a file", "a schema"))
     assert tree(out) == before
@@ -268,7 +275,7 @@ def test_other_rows_of_a_list_do_not_replace_a_dataset(tmp_path: Path) -> None:
     out = tmp_path / "data"
     converted([{"a": 1}, {"a": 2}], out, {})
     failure = refused(lambda: converted([{"a": 1}, {"a": 3}], out, {}))
-    assert (failure.code, failure.location.path) == ("U618", str(out))
+    assert (failure.code, failure.what, failure.location.path) == ("U618", "output already exists", str(out))
     assert failure.found == "a dataset with the same options from other rows"
 
 
@@ -283,7 +290,7 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path, there: str, fresh: bool)
         (out / "precious.txt").write_text("precious")
     before = tree(tmp_path)
     failure = refused(lambda: converted([{"a": 1}], out, {"fresh": fresh}))
-    assert (failure.code, failure.location.path) == ("U618", str(out))
+    assert (failure.code, failure.what, failure.location.path) == ("U618", "output already exists", str(out))
     assert str(failure.found).startswith(there)
     assert tree(tmp_path) == before
 
@@ -338,7 +345,7 @@ def test_a_serial_source_that_changed_is_noticed(tmp_path: Path, monkeypatch: py
 
 def test_a_second_writer_is_refused_and_a_lock_of_the_dead_is_no_obstacle(tmp_path: Path) -> None:
     out = tmp_path / "data"
-    with Lock(str(out)):
+    with Transaction(out).lock():
         failure = refused(lambda: converted([{"a": 1}], out, {}))
         assert (failure.code, failure.location.path) == ("X512", str(out))
         assert failure.found == f"process {os.getpid()} is writing to it"
@@ -421,7 +428,11 @@ def test_spills_elsewhere_go_when_their_conversion_does(root: Path, tmp_path: Pa
     places = {"the same place": spills, "another place": other, "no place": None}
     options = {"staging": places[then], "seed": 3}
     failure = refused(lambda: converted(NumberedFiles(str(root)), out, options))
-    assert (failure.code, failure.location.path) == ("U619", str(out))
+    assert (failure.code, failure.what, failure.location.path) == (
+        "U609",
+        "unfinished conversion had a different plan",
+        str(out),
+    )
     assert "`seed`" in str(failure.found)
     converted(NumberedFiles(str(root)), out, {**options, "fresh": True})
     assert [path for place in (spills, other) if place.exists() for path in place.iterdir()] == []
@@ -443,14 +454,26 @@ def test_a_note_of_spills_elsewhere_that_names_a_folder_of_somebody_is_not_belie
 # The pages of what is refused.
 
 
-@pytest.mark.parametrize("code", ["X510", "X515", "X516", "U617", "U618", "U619", "U620", "E380", "E381"])
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        ("X510", ""),
+        ("X515", ""),
+        ("X516", ""),
+        ("U605", "`split` cannot be"),
+        ("U618", "output already exists\n  where     data/flowers"),
+        ("U609", "unfinished conversion"),
+        ("U676", "a source of the kind rows"),
+        ("E380", ""),
+        ("E381", ""),
+    ],
+)
 def test_the_example_of_a_page_is_what_is_said(
-    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    code: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
-    found = EXAMPLE.search((PAGES / f"{code}.md").read_text(encoding="utf-8"))
-    assert found, "no example"
-    failure = refused(lambda: exec(found[1], {"rk": rk, "np": np}))
+    program, message = example(code, what)
+    failure = refused(lambda: exec(program, {"rk": rk, "np": np}))
     assert failure.code == code
-    assert failure.message == found[2].rstrip("\n")
+    assert failure.message == message

@@ -15,7 +15,7 @@ import pytest
 
 import rekord as rk
 from rekord.conversion.progress import Counts, Tally, counted
-from rekord.conversion.staging import Staging
+from rekord.storage.transaction import Staging
 from rekord.verbs.progress import Progress, Step
 
 

@@ -176,10 +176,10 @@ def test_a_column_of_vectors_cannot_split(tmp_path: Path) -> None:
         (RATIOS, {"by": "who", "stratify": "label"}),
     ],
 )
-def test_splits_that_cannot_be_meant_are_u617(split: Any, more: dict[str, str]) -> None:
+def test_splits_that_cannot_be_meant_are_refused(split: Any, more: dict[str, str]) -> None:
     asked = {"by": None, "stratify": None, **more}
     failure = refused(lambda: split_rule(split, **asked, known=None))
-    assert failure.code == "U617"
+    assert failure.code == "U605"
     assert failure.expected
     assert failure.found
     assert failure.do

@@ -317,7 +317,7 @@ def read_picture(value: Any, declared: str) -> tuple[bytes, str | None]:
 def _file_bytes(path: str) -> bytes:
     try:
         # A pipe that nobody writes to would wait for ever.
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         try:
             return _whole(file, path)
         finally:

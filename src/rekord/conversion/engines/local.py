@@ -15,6 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from rekord.errors import RekordError, error
+from rekord.storage.portability import usable_cores
 
 _Result = TypeVar("_Result")
 
@@ -24,10 +25,7 @@ _MOST_LOSSES = 3
 
 def available_workers() -> int:
     """The cores that this process may use: its affinity, and the quota of its control group."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:
-        cores = os.cpu_count() or 1
+    cores = usable_cores()
     with suppress(OSError, ValueError), open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
         quota, period = file.read().split()
         if quota != "max":

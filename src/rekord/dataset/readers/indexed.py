@@ -6,14 +6,12 @@ from collections.abc import Callable
 
 from rekord import _core
 from rekord.codec.columns import Column
-from rekord.codec.decode import assemble, new_batch, row_error
+from rekord.codec.decode import assemble, new_batch
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.order import Ids
-from rekord.dataset.read import explain
+from rekord.dataset.read import decode_error
 from rekord.dataset.shards import Shards
 from rekord.errors import RekordError
-from rekord.faults import frame_error
-from rekord.framing.frames import payload_at
 from rekord.location import Location
 
 
@@ -39,7 +37,9 @@ class IndexedDecoder:
         size = gathered.size_bytes
         consumed, _, frame, row = self._batch.feed(gathered.slab, 0, size, size, len(ids))
         if frame is not None or row is not None:
-            raise self._failure(ids, gathered.slab, consumed, frame, row)
+            where = self._shards.where(int(ids[self._batch.rows]))
+            self._batch.take()  # the rows before it go with it
+            raise decode_error(self._plan, where, frame, row, gathered.slab, consumed)
         try:
             batch = assemble(self._plan, self._batch.take(), len(ids))
             return batch if self._pictures is None else self._pictures(batch)
@@ -49,26 +49,3 @@ class IndexedDecoder:
                 where = self._shards.where(int(ids[bad]))
                 failure.location = Location(feature=failure.location.feature).within(**where.to_dict())
             raise
-
-    def _failure(
-        self,
-        ids: Ids,
-        slab: _core.Slab,
-        consumed: int,
-        frame: _core.Problem | None,
-        row: tuple[_core.Problem, int] | None,
-    ) -> RekordError:
-        where = self._shards.where(int(ids[self._batch.rows]))
-        self._batch.take()  # the rows before it go with it
-        if row is not None:
-            payload = payload_at(slab, consumed)
-            failure = row_error(self._plan, *row, payload)
-            failure.location = failure.location.within(**where.to_dict())
-            return failure
-        assert frame is not None
-        failure = frame_error(frame, record=where.record or 0, offset=where.offset or 0)
-        failure.location = where
-        try:
-            return explain(failure)
-        except RekordError:
-            return failure  # the file cannot be looked at any more

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
 
 from rekord import _core
 from rekord.codec.columns import Column
-from rekord.codec.decode import assemble, cut_to, new_batch, row_error
+from rekord.codec.decode import assemble, cut_to, new_batch
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.background import OrderedWork
-from rekord.dataset.read import explain, open_frames, open_slabs
+from rekord.dataset.background import IdlePool, is_inline, ordered_work
+from rekord.dataset.read import decode_error, explained, open_frames, open_slabs
 from rekord.dataset.shards import Shards
 from rekord.errors import RekordError
-from rekord.faults import frame_error
-from rekord.framing.frames import Segment, SlabReader, payload_at
+from rekord.framing.frames import Segment, SlabReader
 from rekord.location import Location
 
-Made = TypeVar("Made")
 Pictures: TypeAlias = "Callable[[dict[str, Column]], dict[str, Column]] | None"
-"""What decodes the pictures of a batch. It may refuse a row, unlike what comes `after`."""
+"""What decodes the pictures of a batch. It may refuse a row, unlike what finishes it."""
 
 Taken: TypeAlias = "tuple[dict[str, Column], int]"
 """A batch, and how many rows it has: where no columns are asked for they do not say it."""
 
-After: TypeAlias = Callable[[dict[str, Column], int], Made]
-Begin: TypeAlias = "tuple[int, int]"
-"""The first shard that is read, and how many of its records are hopped over."""
-
-FRONT: Begin = (0, 0)
 THREADS = "rekord-decode"
 """What the names of threads that decode begin with."""
 
@@ -42,8 +37,6 @@ def new_pool() -> _core.Pool:
     return _core.Pool(_IDLE_BYTES)
 
 
-_MOST_THREADS = 256
-_MOST_PREFETCH = 4096
 _MOST_BATCHES_AT_ONCE = 4
 _AT_ONCE_BYTES = 2 << 20
 """Waking a thread costs as much as decoding some hundred records, so small batches go several at a time."""
@@ -58,16 +51,16 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Job:
-    """All frames of one batch, or the failure that ends the files."""
+    """All frames of one batch, and the failure after them that ends the files."""
 
-    pieces: list[Piece]
+    pieces: Iterable[Piece]
     failure: RekordError | None = None
 
 
 class _Files:
     """The frames of many files, one after another."""
 
-    def __init__(self, shards: Shards, pool: _core.Pool, *, reuse: bool, begin: Begin) -> None:
+    def __init__(self, shards: Shards, pool: _core.Pool, *, reuse: bool, begin: tuple[int, int]) -> None:
         self._shards = shards
         self._next, self._skip = begin
         self._pool = pool
@@ -86,7 +79,10 @@ class _Files:
             try:
                 segment = self._reader.next(self._skip or most_frames)
             except RekordError as failure:
-                raise self._explained(self._reader, failure) from None
+                failure.location = failure.location.within(
+                    path=self._reader.path, record=self._reader.record, offset=self._reader.offset
+                )
+                raise explained(failure) from None
             if segment is not None and self._skip:
                 self._skip -= segment.frames
             elif segment is not None:
@@ -102,13 +98,6 @@ class _Files:
             self._reader.close()
             self._reader = None
 
-    @staticmethod
-    def _explained(reader: SlabReader, failure: RekordError) -> RekordError:
-        failure.location = failure.location.within(
-            path=reader.path, record=reader.record, offset=reader.offset
-        )
-        return _explained(failure)
-
 
 class _Decoder:
     """Fills one batch from pieces."""
@@ -118,10 +107,6 @@ class _Decoder:
         self._pictures = pictures
         self._batch = new_batch(plan, pool)
         self._pieces: list[tuple[int, Piece]] = []  # with the first row of each
-
-    @property
-    def rows(self) -> int:
-        return self._batch.rows
 
     def add(self, piece: Piece) -> None:
         """Verify and decode the frames of a piece. On a failure the rows before it stay."""
@@ -139,7 +124,7 @@ class _Decoder:
             record=segment.first_record + self._batch.rows - before,
             offset=segment.offset + consumed,
         )
-        raise self._failure(where, frame, row, segment, consumed)
+        raise decode_error(self._plan, where, frame, row, segment.slab, segment.begin + consumed)
 
     def take(self) -> tuple[list[Taken], RekordError | None]:
         """The batch so far, if it has rows, and what is wrong with the row after it; then begin another."""
@@ -159,32 +144,6 @@ class _Decoder:
                 taken = cut_to(self._plan, taken, rows)
                 failure = _located_row(met, rows, pieces)
         return [], failure
-
-    def _failure(
-        self,
-        where: Location,
-        frame: _core.Problem | None,
-        row: tuple[_core.Problem, int] | None,
-        segment: Segment,
-        consumed: int,
-    ) -> RekordError:
-        if row is None:
-            assert frame is not None
-            failure = frame_error(frame, record=where.record or 0, offset=where.offset or 0)
-            failure.location = where
-            return _explained(failure)
-        payload = payload_at(segment.slab, segment.begin + consumed)
-        failure = row_error(self._plan, *row, payload)
-        failure.location = failure.location.within(path=where.path, record=where.record, offset=where.offset)
-        return failure
-
-
-def _explained(failure: RekordError) -> RekordError:
-    """With what a second look at the file adds, if it can still be looked at."""
-    try:
-        return explain(failure)
-    except RekordError:
-        return failure
 
 
 def _located_row(failure: RekordError, row: int, pieces: list[tuple[int, Piece]]) -> RekordError:
@@ -214,63 +173,12 @@ def _offset_of(path: str, record: int, segment: Segment) -> int | None:
     return None
 
 
-class InlineBatches(Generic[Made]):
-    """What `after` makes of each batch, read and decoded by the caller's thread when it asks for it."""
+class SequentialBatches:
+    """Finished batches of all files in order, and how many records are delivered with each.
 
-    def __init__(
-        self,
-        shards: Shards,
-        plan: CodecPlan,
-        batch_size: int,
-        *,
-        after: After[Made],
-        pictures: Pictures = None,
-        begin: Begin = FRONT,
-    ) -> None:
-        pool = new_pool()
-        self._files = _Files(shards, pool, reuse=True, begin=begin)
-        self._decoder = _Decoder(plan, pool, pictures)
-        self._batch_size = batch_size
-        self._after = after
-        self._failure: RekordError | None = None
-        self._ended = False
-
-    def __next__(self) -> Made:
-        if not self._ended:
-            ready = self._next()
-            if ready:
-                return self._after(*ready.pop())
-        if self._failure is not None:
-            raise self._failure
-        raise StopIteration
-
-    def close(self) -> None:
-        """Close the file."""
-        self._ended = True
-        self._files.close()
-
-    def _next(self) -> list[Taken]:
-        """The next batch. Everything before damage comes before the failure is raised."""
-        while True:
-            piece = None
-            try:
-                piece = self._files.next(self._batch_size - self._decoder.rows)
-                if piece is not None:
-                    self._decoder.add(piece)
-            except RekordError as met:
-                self._failure = met
-            if self._failure is not None or piece is None or self._decoder.rows == self._batch_size:
-                ready, earlier = self._decoder.take()
-                self._failure = earlier or self._failure
-                self._ended = self._failure is not None or piece is None
-                return ready
-
-
-class ThreadedBatches(Generic[Made]):
-    """The same, read, decoded and made ahead of the caller.
-
-    One thread at a time reads the frames of the next batch; verifying and decoding, which is most of the work,
-    goes on side by side.
+    In the background, one thread at a time reads the frames of the next batch; verifying and decoding, which is most
+    of the work, run side by side. On the caller's thread frames are decoded as they are read, so that buffers of a
+    file are used again.
     """
 
     def __init__(
@@ -279,77 +187,79 @@ class ThreadedBatches(Generic[Made]):
         plan: CodecPlan,
         batch_size: int,
         *,
-        after: After[Made],
-        pictures: Pictures = None,
+        finish: Callable[[dict[str, Column]], dict[str, Column]] | None,
+        pictures: Pictures,
         threads: int,
         prefetch: int,
-        begin: Begin = FRONT,
+        consumed: int,
+        drop_remainder: bool,
     ) -> None:
-        pool = new_pool()
-        files = _Files(shards, pool, reuse=False, begin=begin)
-        idle: list[_Decoder] = []
+        pool, inline = new_pool(), is_inline(threads, prefetch)
+        files = _Files(shards, pool, reuse=inline, begin=_place_of(shards, consumed))
+        jobs = _Jobs(files, batch_size)
+        decoders = IdlePool(lambda: _Decoder(plan, pool, pictures))
 
-        def decode(jobs: list[Job]) -> deque[Made | BaseException]:
-            try:
-                decoder = idle.pop()
-            except IndexError:
-                decoder = _Decoder(plan, pool, pictures)
-            decoded = [result for job in jobs for result in _decode_job(decoder, job)]
-            # Not after a failure of ours, such as a lack of memory: it may hold half a batch.
-            idle.append(decoder)
-            made: deque[Made | BaseException] = deque()
+        def decode(taken: list[Job]) -> deque[Taken | BaseException]:
+            with decoders.lend() as decoder:
+                decoded = [result for job in taken for result in _decode_job(decoder, job)]
+            made: deque[Taken | BaseException] = deque()
             for result in decoded:
+                if finish is None or isinstance(result, RekordError):
+                    made.append(result)
+                    continue
                 try:
-                    made.append(result if isinstance(result, RekordError) else after(*result))
+                    made.append((finish(result[0]), result[1]))
                 except BaseException as failure:  # raised after the batches before it are delivered
                     made.append(failure)
                     break
             return made
 
-        count, ahead = sensible(threads, prefetch)
-        self._work: OrderedWork[list[Job], deque[Made | BaseException]] = OrderedWork(
-            _Jobs(files, batch_size).take,
+        self._work = ordered_work(
+            jobs.take_one if inline else jobs.take,
             decode,
-            threads=count,
-            ahead=ahead,
+            threads=threads,
+            prefetch=prefetch,
             name=THREADS,
             on_end=files.close,
         )
-        self._ready: deque[Any] = deque()
+        self._ready: deque[Taken | BaseException] = deque()
+        self._least_rows = batch_size if drop_remainder else 0
+        self._consumed = consumed
 
-    def __next__(self) -> Made:
+    def __next__(self) -> Taken:
         while not self._ready:
             self._ready = next(self._work)
         result = self._ready.popleft()
         if isinstance(result, BaseException):
             raise result
-        made: Made = result
-        return made
+        batch, rows = result
+        if rows < self._least_rows:
+            raise StopIteration
+        self._consumed += rows
+        return batch, self._consumed
 
     def close(self) -> None:
-        """End the threads, and wait for them."""
+        """End the threads, wait for them, and close the file."""
         self._ready.clear()
         self._work.close()
 
 
-def sensible(threads: int, prefetch: int) -> tuple[int, int]:
-    """How many threads there are for these numbers, and how many pieces of work are begun ahead of who takes them.
-
-    Beyond a few hundred threads and a few thousand batches more change nothing but the memory that they take.
-    """
-    threads = min(threads, _MOST_THREADS)
-    return threads, threads + min(prefetch, _MOST_PREFETCH)
+def _place_of(shards: Shards, record: int) -> tuple[int, int]:
+    """The shard that holds a record, and how many of its records come before it."""
+    if not record or not shards.counted:
+        return 0, record
+    shard = int(np.searchsorted(shards.starts[1:], record, side="right"))
+    return shard, record - int(shards.starts[shard])
 
 
 def _decode_job(decoder: _Decoder, job: Job) -> list[Taken | RekordError]:
     """The batch of a job; nothing at the end; a failure after what came before it."""
-    failure = job.failure
-    for piece in job.pieces:
-        try:
+    try:
+        for piece in job.pieces:
             decoder.add(piece)
-        except RekordError as met:
-            failure = met
-            break
+        failure = job.failure
+    except RekordError as met:
+        failure = met
     ready, earlier = decoder.take()
     failure = earlier or failure
     return [*ready, failure] if failure is not None else [*ready]
@@ -368,22 +278,29 @@ class _Jobs:
         jobs: list[Job] = []
         n_bytes = 0
         while not self._ended and len(jobs) < _MOST_BATCHES_AT_ONCE and n_bytes < _AT_ONCE_BYTES:
-            jobs.append(self._next())
-            n_bytes += sum(piece.segment.end - piece.segment.begin for piece in jobs[-1].pieces)
+            pieces: list[Piece] = []
+            jobs.append(Job(pieces))
+            try:
+                pieces.extend(self._pieces())
+            except RekordError as failure:
+                jobs[-1].failure = failure
+            n_bytes += sum(piece.segment.end - piece.segment.begin for piece in pieces)
         return jobs or None
 
-    def _next(self) -> Job:
-        job = Job([])
+    def take_one(self) -> list[Job] | None:
+        """The next batch, whose frames are read while they are decoded; None at the end."""
+        return None if self._ended else [Job(self._pieces())]
+
+    def _pieces(self) -> Iterator[Piece]:
         rows = 0
-        try:
-            while rows < self._batch_size:
+        while rows < self._batch_size:
+            try:
                 piece = self._files.next(self._batch_size - rows)
-                if piece is None:
-                    self._ended = True
-                    break
-                job.pieces.append(piece)
-                rows += piece.segment.frames
-        except RekordError as failure:
-            job.failure = failure
-            self._ended = True
-        return job
+            except RekordError:
+                self._ended = True
+                raise
+            if piece is None:
+                self._ended = True
+                return
+            rows += piece.segment.frames
+            yield piece

@@ -160,7 +160,9 @@ class Answer:
                 return met
         if isinstance(failure, self._package.InterruptException):
             return KeyboardInterrupt()
-        if isinstance(failure, (self._package.Error, pa.ArrowException, OSError)):
+        if isinstance(failure, (self._package.Error, pa.ArrowException, OSError)) and not isinstance(
+            failure, RekordError
+        ):
             names = {
                 (table.number, place): f"`{column.name[:60]}`"
                 for table in self._tables
@@ -186,10 +188,12 @@ def _asked(
     splits: Sequence[Split], names: dict[str, Sequence[Split]], sql: str, simple: Simple | None
 ) -> list[Table]:
     """The tables that a query names, with all of their columns."""
-    if splits[0]._map is None and len(splits[0].schema) > MOST_COLUMNS:
+    if splits[0].batch_map is None and len(splits[0].schema) > MOST_COLUMNS:
         raise _too_many_columns(splits[0].schema, simple)
     kinds = record_kinds(splits[0])
-    columns = table_columns(dict(splits[0].schema.items()) if splits[0]._map is None else None, kinds, sql)
+    columns = table_columns(
+        dict(splits[0].schema.items()) if splits[0].batch_map is None else None, kinds, sql
+    )
     parts = {id(split): Part(split, kinds) for split in splits}
     asked, every = sql.casefold(), bool(_LISTS_TABLES.search(sql))
     return [
@@ -204,7 +208,7 @@ def _narrow(
 ) -> Table | None:
     """The table of a simple query with the columns that it names, and no others; None where that is not sure."""
     within = [parts for name, parts in names.items() if name.casefold() == simple.table.casefold()]
-    if not within or splits[0]._map is not None:
+    if not within or splits[0].batch_map is not None:
         return None
     schema = splits[0].schema
     if len({name.casefold() for name in schema}) < len(schema) or "" in schema:
@@ -280,19 +284,6 @@ def split_sql(split: Split, query: str) -> pa.Table:
         with Answer([split], query) as answer:
             return answer.table()
     except RekordError as failure:
-        if failure.code in ("U680", "U682"):
-            raise _said(failure) from None
-        if failure.code == "U681":
-            failure.do = "select what is wanted; the answer is a pyarrow.Table, which other tools take on"
+        if failure.code in ("U680", "U682"):  # the advice of a query is for the command line
+            failure.do = 'split.sql("select label, count(*) from records group by 1")'
         raise
-
-
-def _said(failure: RekordError) -> RekordError:
-    """What is wrong with a query, as splits say it: what to do is in Python there."""
-    return error(
-        "U669",
-        expected=failure.expected,
-        found=failure.found,
-        likely=failure.likely,
-        do='split.sql("select label, count(*) from records group by 1")',
-    )

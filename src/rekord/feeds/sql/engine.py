@@ -15,7 +15,7 @@ from typing import Any
 
 from rekord.errors import RekordError, error
 from rekord.schema.messages import near_miss
-from rekord.storage.portability import check_address_space, check_working_directory, out_of_memory, refused
+from rekord.storage.os_hints import check_address_space, check_working_directory, out_of_memory, refused
 
 _EXAMPLE = 'rekord query PATH "select label, count(*) from records group by 1"'
 _SHOWN, _OF_DATA = 200, 60
@@ -145,7 +145,8 @@ def check_statement(connection: Any, sql: object) -> str:
         raise cannot("one statement", f"{len(kinds)} of them" if kinds else "none")
     if kinds[0] != package.StatementType.SELECT:
         raise error(
-            "U681",
+            "U680",
+            "query may only read the records of the dataset",
             expected="a statement that begins with select, from, with, values, describe or summarize",
             found=f"{_word(sql)}, which is another kind of statement",
             do="select what is wanted; --output writes an answer to a file",
@@ -182,7 +183,7 @@ def explained(failure: Exception, names: dict[tuple[int, int], str]) -> RekordEr
         return out_of_memory(_cut(what, _SHOWN))
     if isinstance(failure, package.PermissionException):
         return error(
-            "U681",
+            "U680",
             "a query reached for something outside of the records",
             expected="the tables of the dataset, and nothing else",
             found=_cut(what, _SHOWN),

@@ -155,13 +155,13 @@ class Part:
 
     def __init__(self, split: Split, kinds: dict[str, Any]) -> None:
         self.split = split
-        self.indexed = Indexed(split._shards, kinds)
-        self.stored = split._map is None and split._transforms is None
+        self.indexed = Indexed(split.view.shards, kinds)
+        self.stored = split.batch_map is None and split.row_transforms is None
         """Whether its columns are those of the files; else the index knows nothing of them."""
 
     def numbers(self, places: Ids) -> Ids:
         """The numbers that records at some places of the split have in its files."""
-        return places if self.split._ids is None else numbers_at(self.split._ids, places)
+        return places if self.split.view.ids is None else numbers_at(self.split.view.ids, places)
 
 
 def table_columns(schema: Mapping[str, Feature] | None, kinds: dict[str, Any], query: str) -> list[Column]:
@@ -249,7 +249,7 @@ class Table:
 
     def reads(self, part: Part) -> bool:
         """Whether records of a part have to be read: only a function itself says how many rows it makes."""
-        return part.split._map is not None or not all(self.known(part, place) for place in self.needed)
+        return part.split.batch_map is not None or not all(self.known(part, place) for place in self.needed)
 
     def choose(self, number: int, ids: Ids) -> None:
         """Read no other records of a part than these, where that is worth it."""
@@ -258,7 +258,7 @@ class Table:
 
     def of_index(self, part: Part, places: Sequence[int]) -> Iterator[tuple[list[Any], Selection]]:
         """Columns of a part that its index knows, and the numbers of the records."""
-        for columns, ids in part.indexed.batches(self._names(places), part.split._ids):
+        for columns, ids in part.indexed.batches(self._names(places), part.split.view.ids):
             yield self._arrays(part, places, columns, ids), ids
 
     def close(self) -> None:
@@ -295,10 +295,14 @@ class Table:
             raise
 
     def _read(self, part: Part, chosen: Ids | None) -> Iterator[tuple[list[Any], Selection]]:
-        split = part.split if chosen is None else part.split._view(selected(chosen))
+        split = (
+            part.split
+            if chosen is None
+            else part.split.replace(view=part.split.view.select(selected(chosen)))
+        )
         names = self._names(self.needed)
         # What a function makes of the columns does not say which ones it needs.
-        asked = names if split._map is None else None
+        asked = names if split.batch_map is None else None
         done = 0
         for batch in arrow_batches(split, asked, rows=self._rows(part, names))[1]:
             places = np.arange(done, done + batch.num_rows, dtype=np.int64)
@@ -319,7 +323,7 @@ class Table:
         for place in places:
             column = self.columns[place]
             if column.extra in ("shard", "shard record") and where is None:
-                where = part.split._shards.locate(all_numbers(ids))
+                where = part.split.view.shards.locate(all_numbers(ids))
             if column.extra == "":
                 assert column.record is not None
                 array = columns[column.record]

@@ -310,7 +310,7 @@ def _as_bytes(value: Any) -> bytes:
     if value is None or isinstance(value, bytes):
         return value or b""
     raise error(
-        "U659",
+        "U676",
         f"an array of objects holds {type(value).__name__}",
         expected="bytes, str that UTF-8 can hold, or None",
         found=ascii(value)[:60],
@@ -449,7 +449,7 @@ def _said(form: Form) -> str:
 
 def _refused(what: str, expected: str, found: str, *, feature: str | None = None) -> RekordError:
     return error(
-        "U659",
+        "U676",
         what,
         location=Location(feature=feature),
         expected=expected[:60],

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from rekord import _core
 from rekord.codec.columns import Column
@@ -13,7 +13,7 @@ from rekord.codec.images.decode import DecodedPictures
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.batches import Request, checked_count, read_batches
 from rekord.dataset.loader import Reading, State
-from rekord.dataset.order import Remainder
+from rekord.dataset.options import BatchOptions
 from rekord.dataset.postprocess import Batch, Finish
 from rekord.errors import RekordError, error
 from rekord.feeds.feed import framework
@@ -31,7 +31,7 @@ from rekord.feeds.tensorflow.columns import (
 from rekord.feeds.tensorflow.packing import Boundary
 
 if TYPE_CHECKING:
-    from rekord.dataset.split import Shuffle, Split
+    from rekord.dataset.split import Split
 
 
 _MOST_PREFETCH = 1024
@@ -136,7 +136,7 @@ class Epochs:
 
     def _ended(self, epoch: int) -> RekordError:
         return error(
-            "U650",
+            "U609",
             f"epoch {self._begin[0]} was gone on with, and is over",
             expected="one iteration over a dataset that begins in the middle of an epoch",
             found="another one",
@@ -242,24 +242,10 @@ def to_tensorflow(
     batch_size: int,
     *,
     mode: Mode,
-    columns: Sequence[str] | None,
-    shuffle: Shuffle,
-    seed: int,
-    epoch: int,
-    rank: int,
-    world: int,
-    remainder: Remainder,
-    fill: Mapping[str, Any] | None,
-    ragged: Literal["ragged", "pad"],
-    pad: Mapping[str, Any] | None,
-    decode: bool,
-    resize: tuple[int, int] | None,
-    map: Callable[[Batch], Any] | None,
-    prefetch: int,
-    threads: int | None,
     state: Mapping[str, Any] | None,
     one_length: bool = False,
     call: str = "to_tensorflow",
+    **options: Unpack[BatchOptions],
 ) -> Any:
     """The dataset in one of the two modes; `one_length` as for native mode."""
     if mode not in ("native", "ops"):
@@ -270,34 +256,19 @@ def to_tensorflow(
             found=repr(mode)[:60],
             do='mode="native"',
         )
+    shuffle = options.get("shuffle", False)
     if mode == "ops":
         from rekord.feeds.tensorflow.ops import check_ops
 
-        check_ops(shuffle=shuffle, epoch=epoch, remainder=remainder, decode=decode, map=map, state=state)
-    request = split.request(
-        batch_size,
-        columns=columns,
-        shuffle=shuffle if mode == "native" else False,
-        seed=seed,
-        epoch=epoch,
-        rank=rank,
-        world=world,
-        remainder=remainder,
-        fill=fill,
-        ragged=ragged,
-        pad=pad,
-        decode=decode,
-        resize=resize,
-        map=map,
-        prefetch=prefetch,
-        threads=threads,
-    )
+        check_ops(options, state)
+        options["shuffle"] = False
+    request = split.request(batch_size, **options)
     if not request.plan().columns:
         raise error(
             "U605",
             "a tf.data.Dataset cannot have no columns",
             expected="a column at least",
-            found="columns=[]" if columns is not None else "a schema without columns",
+            found="columns=[]" if options.get("columns") is not None else "a schema without columns",
             do="leave `columns` out, or name one",
         )
     tf = framework("tensorflow", call, "tensorflow")
@@ -305,4 +276,4 @@ def to_tensorflow(
         return native_dataset(tf, request, state, one_length=one_length)
     from rekord.feeds.tensorflow.ops import ops_dataset
 
-    return ops_dataset(tf, request, shuffle=bool(shuffle), seed=seed, one_length=one_length)
+    return ops_dataset(tf, request, shuffle=bool(shuffle), seed=options.get("seed", 0), one_length=one_length)

@@ -12,6 +12,7 @@ import numpy as np
 
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.batches import Request
+from rekord.dataset.options import BatchOptions
 from rekord.dataset.postprocess import Finish
 from rekord.dataset.samplers import FileOrder
 from rekord.dataset.shard_index import compression_of
@@ -199,19 +200,22 @@ _RECORDS_AT_A_TIME = 16
 _COMPRESSION = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 
 
-def check_ops(
-    *, shuffle: object, epoch: object, remainder: object, decode: object, map: object, state: object
-) -> None:
+def check_ops(options: BatchOptions, state: object) -> None:
     """Refuse what TensorFlow's operations cannot do."""
-    for name, given, can, do in (
-        ("shuffle", shuffle, shuffle in (False, True), "shuffle=True draws from a buffer of records"),
-        ("epoch", epoch, epoch == 0, "another seed gives another order"),
-        ("remainder", remainder, remainder != "pad", 'remainder="drop"'),
-        ("decode", decode, not decode, "dataset.map(…) with tf.io.decode_image"),
-        ("map", map, map is None, "dataset.map(…) with functions of TensorFlow"),
-        ("state", state, state is None, 'mode="native", which can go on from a state'),
+    for name, given, possible, do in (
+        (
+            "shuffle",
+            options.get("shuffle", False),
+            (False, True),
+            "shuffle=True draws from a buffer of records",
+        ),
+        ("epoch", options.get("epoch", 0), (0,), "another seed gives another order"),
+        ("remainder", options.get("remainder", "keep"), ("keep", "drop"), 'remainder="drop"'),
+        ("decode", options.get("decode", False), (False,), "dataset.map(…) with tf.io.decode_image"),
+        ("map", options.get("map"), (None,), "dataset.map(…) with functions of TensorFlow"),
+        ("state", state, (None,), 'mode="native", which can go on from a state'),
     ):
-        if not can:
+        if given not in possible:
             raise _refused(f'`{name}` cannot be {repr(given)[:60]} with mode="ops"', repr(given)[:60], do)
 
 
@@ -297,4 +301,4 @@ def _steps(request: Request, by_file: bool) -> int | None:
 
 
 def _refused(what: str, found: str, do: str) -> RekordError:
-    return error("U658", what, expected="what TensorFlow's own operations can do", found=found, do=do)
+    return error("U651", what, expected="what TensorFlow's own operations can do", found=found, do=do)

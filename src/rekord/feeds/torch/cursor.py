@@ -82,7 +82,7 @@ class Places:
         """
         if workers > MOST_WORKERS:
             raise error(
-                "U664",
+                "U605",
                 f"a DataLoader with {workers:,} workers is more than can be counted",
                 expected=f"at most {MOST_WORKERS} workers",
                 found=f"num_workers={workers}",

@@ -9,23 +9,23 @@ from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack
 
 import numpy as np
 
 from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
 from rekord.dataset.batches import Request, checked_count, of_worker, read_batches
 from rekord.dataset.loader import Reading, State
-from rekord.dataset.order import Remainder
+from rekord.dataset.options import BatchOptions
 from rekord.dataset.postprocess import Batch
 from rekord.errors import RekordError, error
-from rekord.feeds.feed import Feed, Rank, Rows, Tensors, chosen_ranks, converted, framework, is_number
+from rekord.feeds.feed import Feed, Rows, Tensors, converted, framework, is_number, with_ranks
 from rekord.feeds.torch.cursor import Place, Places
 from rekord.location import Location
 from rekord.schema.messages import shown
 
 if TYPE_CHECKING:
-    from rekord.dataset.split import Shuffle, Split
+    from rekord.dataset.split import Split
 
 
 T = TypeVar("T")
@@ -378,7 +378,7 @@ def _of_worker(state: State, worker: int, workers: int) -> tuple[State, int]:
     share = order.pop(_SHARE, None)
     if not isinstance(share, list) or share[:2] != [worker, workers] or len(share) != 3:
         raise error(
-            "U650",
+            "U609",
             "the state is one of another worker",
             expected=f"a state of worker {worker} of {workers}",
             found=f"{_SHARE} {shown(share)}",
@@ -442,56 +442,21 @@ def to_torch(
     *,
     style: Style,
     workers: int,
-    columns: Sequence[str] | None,
-    shuffle: Shuffle,
-    seed: int,
-    epoch: int,
-    rank: Rank,
-    world: int,
-    remainder: Remainder | None,
-    fill: Mapping[str, Any] | None,
-    ragged: Literal["ragged", "pad"],
-    pad: Mapping[str, Any] | None,
-    decode: bool,
-    resize: tuple[int, int] | None,
-    map: Callable[[Batch], Any] | None,
-    prefetch: int,
-    threads: int | None,
+    **options: Unpack[BatchOptions],
 ) -> Any:
     """What `style` names: our loader, an IterableDataset of batches, or a map-style Dataset of rows."""
     _check_style(style)
     framework("torch", _CALL, "torch")
     if style == "map":
+        unordered = {"shuffle": False, "rank": 0, "world": 1, "remainder": None}
         _check_unordered(
             batch_size=batch_size is not None,
-            shuffle=shuffle is not False,
-            rank=rank != 0,
-            world=world != 1,
-            remainder=remainder is not None,
+            **{name: options.get(name, usual) != usual for name, usual in unordered.items()},
             workers=workers != 0,
         )
         batch_size = 1
-    number, size, rest = chosen_ranks(
-        rank, world, remainder, _process_group, start="torch.distributed.init_process_group(…)"
-    )
-    request = split.request(
-        batch_size,  # type: ignore[arg-type]
-        columns=columns,
-        shuffle=shuffle,
-        seed=seed,
-        epoch=epoch,
-        rank=number,
-        world=size,
-        remainder=rest,
-        fill=fill,
-        ragged=ragged,
-        pad=pad,
-        decode=decode,
-        resize=resize,
-        map=map,
-        prefetch=prefetch,
-        threads=threads,
-    )
+    chosen = with_ranks(options, _process_group, start="torch.distributed.init_process_group(…)")
+    request = split.request(batch_size, **chosen)  # type: ignore[arg-type]
     count = checked_count("workers", workers, least=0)
     if style == "map":
         return map_dataset(request)
@@ -530,7 +495,7 @@ def no_tensor(name: str, failure: Exception) -> RekordError:
     """The error for a column that torch has no dtype for."""
     found = str(failure).split(". The only", 1)[0]
     return error(
-        "U663",
+        "U676",
         f"`{name}` cannot become a tensor of torch",
         location=Location(feature=name),
         expected="numbers of a dtype that torch has",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,11 +14,11 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord.dataset.read import open_frames
-from rekord.errors import RekordError, error
-from rekord.health.duplicates import PLACE, ExternalSort, Places, group_starts
+from rekord.errors import RekordError
+from rekord.health.duplicates import PLACE, ExternalSort, Places, group_starts, no_room
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
-from rekord.location import Location
 from rekord.storage.local import read_error
+from rekord.storage.portability import pread_into
 
 Digests: TypeAlias = npt.NDArray[np.uint64]
 """Two numbers a row: the low half, then the high one."""
@@ -195,13 +194,8 @@ class Prints:
 
     def _read(self, into: Words, offset: int) -> None:
         assert self._file is not None
-        left = into.reshape(-1).view(np.uint8).data
         try:
-            while left:
-                count = os.preadv(self._file.fileno(), [left], offset)
-                if not count:
-                    raise OSError("the file of prints is shorter than what was written to it")
-                left, offset = left[count:], offset + count
+            pread_into(self._file.fileno(), into.reshape(-1).view(np.uint8).data, offset)
         except OSError as failure:
             raise read_error(tempfile.gettempdir(), failure) from failure
 
@@ -216,24 +210,10 @@ class Prints:
             while left:
                 left = left[self._file.write(left) :]
         except OSError as failure:
-            raise _no_room(failure, 4 * (self._words + prints.size)) from None
+            raise no_room(failure, 4 * (self._words + prints.size), "diff") from None
         self._rows += len(prints)
         self._words += prints.size
         return first
-
-
-def _no_room(failure: OSError, size_bytes: int) -> RekordError:
-    try:
-        folder: str | None = tempfile.gettempdir()
-    except OSError:
-        folder = None
-    return error(
-        "X546",
-        location=Location(path=folder),
-        expected=f"room for {size_bytes:,} bytes or more",
-        found=(failure.strerror or str(failure))[:60],
-        do="TMPDIR=/a/folder/with/room rekord diff …",
-    )
 
 
 MOST_EXAMPLES = 10

@@ -11,6 +11,7 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
+from rekord.arguments import non_blank
 from rekord.dataset.manifest import Manifest
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError, error
@@ -243,7 +244,8 @@ class Comparing:
         numbers = np.arange(len(batch), dtype=np.int64) + self.prints[side].add(batch)
         if numbers[-1] >= MOST_KEYED_RECORDS:
             raise error(
-                "U647",
+                "U646",
+                "too many records to match by key",
                 location=Location(path=batch.path),
                 expected=f"at most {MOST_KEYED_RECORDS:,} records a side",
                 found="more than that",
@@ -301,7 +303,7 @@ class Comparing:
         near = near_miss(key, known)
         some = ", ".join([f"`{name[:60]}`" for name in known[:_SHOWN_KEYS]])
         return error(
-            "U645",
+            "U606",
             f"no record of {'AB'[side]} has the key {shown(key)}",
             location=Location(path=self.files[-1] if self.files else None),
             expected=f"one of {some}{', …' if len(known) > _SHOWN_KEYS else ''}"
@@ -315,7 +317,8 @@ class Comparing:
 
 def compare_sides(one: Side, other: Side, *, key: str | None, read: bool, report: Report) -> Diff:
     """What changed between two sides; `report` counts files, records and bytes while they are read."""
-    _check_key(key)
+    if key is not None:
+        non_blank("key", key, expected="the name of a column or record key", do='key="id"')
     remarks: list[str] = []
     if not read and listed_alike(one, other):
         return _by_manifests(one, other)
@@ -530,17 +533,6 @@ def _record_key(schema: Schema | None, name: str) -> str:
     """The record key of a column, or the name itself where it is no column."""
     feature = None if schema is None else schema.context.get(name)
     return name if feature is None else feature.record_keys(name)[0]
-
-
-def _check_key(key: object) -> None:
-    if key is not None and not (isinstance(key, str) and key):
-        raise error(
-            "U605",
-            f"`key` cannot be {shown(key)}",
-            expected="the name of a column or record key",
-            found=shown(key),
-            do='key="id"',
-        )
 
 
 def diff(

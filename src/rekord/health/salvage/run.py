@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from rekord import _core
+from rekord.arguments import as_path
 from rekord.codec.columns import Optional
 from rekord.codes import CODES
-from rekord.conversion.staging import StagedFolder, exists, read_bytes, staged
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.index import BLOCK_BYTES
 from rekord.dataset.manifest import (
@@ -29,13 +29,13 @@ from rekord.dataset.manifest import (
     tagged,
 )
 from rekord.dataset.read import record_files
-from rekord.errors import DatasetError, RekordError, error
+from rekord.errors import RekordError, error
 from rekord.health.salvage.copy import FOREIGN, Gap, Kept, Ledger, SalvageReport, copy_bytes, keep, make_empty
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.interop.tfds import INFO_NAME
 from rekord.storage.local import LOCAL, PathLike, Storage, Writable
-from rekord.storage.publish import Publication
+from rekord.storage.transaction import StagedFolder, Transaction, exists, kind_at, publish, read_bytes
 
 _BATCH_RECORDS = 4096
 _MOST_INFO_BYTES = 64 << 20
@@ -246,8 +246,11 @@ def salvaged(
     storage: Storage = LOCAL,
 ) -> SalvageReport:
     """The same with a report that can be watched while it grows."""
-    source, target = _path("src", src), _path("out", out)
-    kind = _kind(source, storage)
+    do = 'rk.salvage("data", "data-repaired")'
+    source, target = (
+        as_path(name, path, expected="one path", do=do) for name, path in (("src", src), ("out", out))
+    )
+    kind = kind_at(storage, source)
     _check_places(source, target, kind, storage)
     report.out = target
     ledger = Ledger(report, on_gap)
@@ -260,26 +263,19 @@ def salvaged(
 
 
 def _salvage_file(path: str, out: str, ledger: Ledger, storage: Storage) -> None:
-    publication = Publication(out, storage)
-    # Opened before anything is read: a place that cannot be written is told at once.
-    staged = publication.open()
-    try:
-        kept = keep(path, lambda: staged, ledger, storage)
+    # Staged before anything is read: a place that cannot be written is told at once.
+    with publish(out, storage) as file:
+        kept = keep(path, lambda: file, ledger, storage)
         ledger.lost(kept.lost)
         if kept.file_bytes is None:
             raise _nothing(path, kept)
-    except BaseException:
-        publication.discard()
-        raise
-    publication.complete()
 
 
 def _salvage_folder(source: str, out: str, ledger: Ledger, storage: Storage, *, is_folder: bool) -> None:
-
     manifest = usable_manifest(source, ledger, storage) if is_folder else None
     paths = [] if manifest is not None else record_files(source)
     root = source if is_folder else _fixed_part(source)
-    with staged(out, storage, by="salvage") as staging:
+    with Transaction(out, storage).folder("salvage") as staging:
         if manifest is not None:
             DatasetSalvage(
                 source,
@@ -325,27 +321,6 @@ def _nothing(path: str, kept: Kept | None) -> RekordError:
     )
 
 
-def _path(name: str, path: object) -> str:
-    if not isinstance(path, (str, os.PathLike)):
-        raise error(
-            "U605",
-            f"`{name}` cannot be a {type(path).__name__}",
-            expected="one path",
-            found=repr(path)[:60],
-            do='rk.salvage("data", "data-repaired")',
-        )
-    return os.fsdecode(path)
-
-
-def _kind(path: str, storage: Storage) -> str | None:
-    try:
-        return storage.stat(path).kind
-    except DatasetError as failure:
-        if failure.code != "X501":
-            raise
-        return None
-
-
 def _check_places(source: str, out: str, kind: str | None, storage: Storage) -> None:
     """Refuse a place where something could be overwritten, or read and written at once."""
     ours, theirs = storage.real(source), storage.real(out)
@@ -359,15 +334,16 @@ def _check_places(source: str, out: str, kind: str | None, storage: Storage) -> 
     if found is not None:
         raise error(
             "U631",
+            "output and input overlap",
             location=Location(path=out),
             expected="two places, neither inside the other",
             found=found,
             do="choose another OUT: salvage never works in place",
         )
-    taken = _kind(out, storage)
+    taken = kind_at(storage, out)
     if taken is not None:
         raise error(
-            "U630",
+            "U618",
             location=Location(path=out),
             expected="nothing yet",
             found={"file": "a file", "folder": "a folder"}.get(taken, "something that is no file"),
@@ -375,7 +351,8 @@ def _check_places(source: str, out: str, kind: str | None, storage: Storage) -> 
         )
     if kind not in (None, "folder") and out.endswith(os.sep):
         raise error(
-            "U632",
+            "U605",
+            "output must be a file, because the input is one",
             location=Location(path=out),
             expected="the name of a new file, because IN is a file",
             found="the name of a folder",

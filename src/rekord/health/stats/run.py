@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 
+from rekord.arguments import fraction
 from rekord.errors import RekordError, error
 from rekord.health.dataset_files import look_at, parts_of
 from rekord.health.finding import Finding, Report
@@ -37,7 +38,7 @@ def stats(
     `report` counts files, records and bytes while they are read.
     """
     for name, threshold in (("linf_threshold", linf_threshold), ("js_threshold", js_threshold)):
-        _check_threshold(name, threshold)
+        fraction(name, threshold)
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema.load(schema)
     report = Report() if report is None else report
@@ -94,18 +95,6 @@ def _unreadable(finding: Finding) -> RekordError:
         found=finding.found,
         likely=finding.likely,
         do=finding.do,
-    )
-
-
-def _check_threshold(name: str, threshold: object) -> None:
-    if isinstance(threshold, (int, float)) and not isinstance(threshold, bool) and 0 <= threshold <= 1:
-        return
-    raise error(
-        "U605",
-        f"`{name}` cannot be {repr(threshold)[:60]}",
-        expected="a number from 0 to 1",
-        found=repr(threshold)[:60],
-        do=f"{name}=0.05",
     )
 
 

@@ -371,4 +371,4 @@ def _no_spec_here(path: str, line: int, what: str, expected: str, found: str, do
 
 
 def _bad_argument(text: str, expected: str) -> RekordError:
-    return error("U635", f"{shown(text)} names no tf.io spec", expected=expected, found=shown(text), do=_DO)
+    return error("U622", f"{shown(text)} names no tf.io spec", expected=expected, found=shown(text), do=_DO)

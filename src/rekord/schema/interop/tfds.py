@@ -444,7 +444,7 @@ def dataset_info(name: str, version: str, splits: Mapping[str, tuple[Sequence[in
 def unfit(column: str, expected: str, found: str) -> RekordError:
     """The error for a column that TFDS cannot hold."""
     return error(
-        "U614",
+        "U676",
         f"`{column[:60]}` cannot be part of a TFDS dataset",
         location=Location(feature=column),
         expected=expected,

@@ -15,19 +15,17 @@ from rekord.conversion.plan import CutRule
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import SplitPart
-from rekord.dataset.order import Order, checked_seed
+from rekord.dataset.order import Order
 from rekord.dataset.samplers import Selected, digest_of, selected
 from rekord.dataset.shard_index import compression_of
 from rekord.dataset.split import Split
 from rekord.errors import error
-from rekord.framing.deflate import checked_compression
 from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.messages import near_miss, shown
-from rekord.storage.local import PathLike
+from rekord.storage.local import PathLike, Storage
 from rekord.transforms.augment import augmentation, checked_augmentations
-from rekord.transforms.base import checked_columns
 from rekord.verbs.balance.sampling import Draw, fewer, labelled, more, targets
 from rekord.verbs.balance.synthesis import (
     MakeRow,
@@ -53,45 +51,17 @@ from rekord.verbs.derive_common import (
     remake_plan,
     run_remake,
 )
-from rekord.verbs.rewrite.rewrite import found_schema
+from rekord.verbs.options import BalanceOptions, SamplingStrategy, output_folder, worker_count
+from rekord.verbs.rewrite.rewrite import Given, found_schema
 from rekord.verbs.write import (
     TFDS_VERSION,
-    byte_count,
-    check_one_of,
-    checked_out,
-    checked_whole,
     shard_template,
     tfds_name,
-    worker_count,
 )
 from rekord.version import VERSION
 
-METHODS = ("oversample", "undersample", "smote")
-
 _MOST_TOLD = 1000
 _FOR_MEASURING = frozenset(("val", "valid", "validation", "dev", "eval", "test"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The arguments of `rk.balance`."""
-
-    by: str = "label"
-    method: str = "oversample"
-    sampling_strategy: Any = "auto"
-    splits: str | Sequence[str] | None = None
-    augment: str | Sequence[str] | None = None
-    per_box: Sequence[str] | None = None
-    columns: Sequence[str] | None = None
-    k_neighbors: int = 5
-    shuffle: bool = True
-    seed: int = 0
-    shard_size: str | int = "128MB"
-    shards: int | None = None
-    compression: str | None = None
-    format: str | None = None
-    workers: int | None = None
-    fresh: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,23 +115,13 @@ class Balancing:
         }
 
 
-def prepare_balance(path: Any, out: Any, asked: Asked, *, storage: Any = None) -> Balancing:
+def prepare_balance(
+    path: Given, out: PathLike, asked: BalanceOptions, *, storage: Storage | None = None
+) -> Balancing:
     """Everything that can be refused before a record is written is refused here."""
-    place = checked_out(out)
-    check_one_of("method", asked.method, METHODS)
-    check_one_of("format", asked.format, (None, "tfds"))
-    checked_seed("seed", asked.seed)
-    checked_whole("k_neighbors", asked.k_neighbors, least=1, most=1_000_000)
-    checked_columns("columns", asked.columns)
-    checked_columns("per_box", asked.per_box)
-    if asked.compression is not None:
-        checked_compression(asked.compression)
+    place = output_folder(out)
     names = () if asked.augment is None else checked_augmentations(asked.augment)
     _check_together(asked, names)
-    cut = CutRule(
-        shard_bytes=byte_count(asked.shard_size, name="shard_size"),
-        shards=None if asked.shards is None else checked_whole("shards", asked.shards, least=1, most=99_999),
-    )
     if asked.method == "smote":
         package()
     old = opened(path)
@@ -170,7 +130,7 @@ def prepare_balance(path: Any, out: Any, asked: Asked, *, storage: Any = None) -
     old = replace(old, schema=found_schema([old], old.splits, None))
     with damage_told([old]):
         draws = {name: _draw(old.splits[name], asked) for name in chosen}
-        wanted = _remake(old, draws, names, place, cut, asked)
+        wanted = _remake(old, draws, names, place, asked)
     if storage is not None:
         wanted = replace(wanted, storage=storage)
     return Balancing(
@@ -178,18 +138,18 @@ def prepare_balance(path: Any, out: Any, asked: Asked, *, storage: Any = None) -
     )
 
 
-def _check_together(asked: Asked, augmentations: Sequence[str]) -> None:
+def _check_together(asked: BalanceOptions, augmentations: Sequence[str]) -> None:
     """Refuse what means nothing beside the method."""
     method = asked.method
     for name, given, needs in (
         ("augment", bool(augmentations), "oversample"),
         ("per_box", asked.per_box is not None, "oversample"),
         ("columns", asked.columns is not None, "smote"),
-        ("k_neighbors", asked.k_neighbors != Asked.k_neighbors, "smote"),
+        ("k_neighbors", asked.k_neighbors != BalanceOptions.k_neighbors, "smote"),
     ):
         if given and method != needs:
             raise error(
-                "U644" if name == "augment" else "U605",
+                "U605",
                 f"`{name}` means nothing for method {method!r}",
                 expected=f"method={needs!r}, or no {name}",
                 found=f"method={method!r}",
@@ -228,7 +188,8 @@ def _chosen_splits(old: Old, asked: object) -> list[str]:
         chosen = known if len(known) == 1 and known[0] not in _FOR_MEASURING else []
     if not chosen:
         raise error(
-            "U636",
+            "U605",
+            "splits to balance are not given",
             location=Location(path=old.name),
             expected="a split `train`, or the names of those to be balanced",
             found=", ".join(known)[:60],
@@ -237,9 +198,9 @@ def _chosen_splits(old: Old, asked: object) -> list[str]:
     return chosen
 
 
-def _draw(split: Split, asked: Asked) -> Draw:
+def _draw(split: Split, asked: BalanceOptions) -> Draw:
     if asked.method == "smote":
-        split._shards.check_any_order()  # neighbours are looked up by number
+        split.view.shards.check_any_order()  # neighbours are looked up by number
     records = labelled(split, asked.by)
     grow = asked.method != "undersample"
     after = targets(asked.sampling_strategy, records.classes, records.values_of_records, grow=grow)
@@ -247,8 +208,9 @@ def _draw(split: Split, asked: Asked) -> Draw:
 
 
 def _remake(
-    old: Old, draws: Mapping[str, Draw], augmentations: Sequence[str], out: str, cut: CutRule, asked: Asked
+    old: Old, draws: Mapping[str, Draw], augmentations: Sequence[str], out: str, asked: BalanceOptions
 ) -> Remake:
+    cut = asked.cut
     new: dict[str, NewSplit] = {}
     options: dict[str, Any] = {
         "by": asked.by,
@@ -315,7 +277,7 @@ def _maker(
     schema: Schema,
     augmentations: Sequence[str],
     vectors: Vectors | None,
-    asked: Asked,
+    asked: BalanceOptions,
 ) -> tuple[MakeRow | None, frozenset[str]]:
     """What makes the rows that are added, and which columns of theirs are others; None where they are copies."""
     if vectors is not None:
@@ -328,10 +290,10 @@ def _maker(
 
 
 def _drawn_shards(
-    draw: Draw, cut: CutRule, make: MakeRow | None, touches: frozenset[str], asked: Asked
+    draw: Draw, cut: CutRule, make: MakeRow | None, touches: frozenset[str], asked: BalanceOptions
 ) -> list[NewShard]:
     order = Order("exact" if asked.shuffle else "sequential", len(draw.ids), asked.seed)
-    records = Records(draw.labelled.split._shards, Selected(order, selected(draw.ids)))
+    records = Records(draw.labelled.split.view.shards, Selected(order, selected(draw.ids)))
     # What rows that are made will weigh is not known yet: as much as the records that they go back to.
     stretches = cut_records(records, cut)
     if make is None:
@@ -341,18 +303,18 @@ def _drawn_shards(
 
 
 def _kept_split(
-    old: Old, split: Split, part: SplitPart | None, out: str, cut: CutRule, asked: Asked
+    old: Old, split: Split, part: SplitPart | None, out: str, cut: CutRule, asked: BalanceOptions
 ) -> NewSplit:
     """A split that stays as it is, shard for shard."""
     records = records_of(split)
     compression = _compression(split)
     shards: list[NewShard]
-    if split._ids is not None:
+    if split.view.ids is not None:
         shards = [Copied(stretch) for stretch in cut_records(records, cut)]
     elif part is not None:
         shards = [kept_shard(records, i, part, old.index) for i in range(len(part.shards.records))]
     else:
-        starts = split._shards.starts.tolist()
+        starts = split.view.shards.starts.tolist()
         shards = [Copied(Stretch(records, begin, end)) for begin, end in pairwise(starts)]
     return NewSplit(
         shards=shards, template=shard_template(out, compression, asked.format), compression=compression
@@ -371,12 +333,12 @@ def _framed_bytes(splits: Mapping[str, NewSplit]) -> int:
 
 
 def balance(
-    path: Any,
+    path: Given,
     out: PathLike,
     *,
     by: str = "label",
     method: Literal["oversample", "undersample", "smote"] = "oversample",
-    sampling_strategy: Any = "auto",
+    sampling_strategy: SamplingStrategy = "auto",
     splits: str | Sequence[str] | None = None,
     augment: str | Sequence[str] | None = None,
     per_box: Sequence[str] | None = None,
@@ -406,25 +368,6 @@ def balance(
     "crop", "rotate" and "colour". With `shuffle` the records of a balanced split are in a new order; without, copies
     come behind all others.
     """
-
-    asked = Asked(
-        by=by,
-        method=method,
-        sampling_strategy=sampling_strategy,
-        splits=splits,
-        augment=augment,
-        per_box=per_box,
-        columns=columns,
-        k_neighbors=k_neighbors,
-        shuffle=shuffle,
-        seed=seed,
-        shard_size=shard_size,
-        shards=shards,
-        compression=compression,
-        format=format,
-        workers=workers,
-        fresh=fresh,
-    )
-    prepared = prepare_balance(path, out, asked)
+    prepared = prepare_balance(path, out, BalanceOptions.of(locals()))
     prepared.run(progress=progress)
     return open_dataset(prepared.out)

@@ -133,8 +133,9 @@ def _by_ratio(ratio: float, classes: Classes, *, grow: bool) -> Counts:
         wanted = counts[one] + more
         possible = more > 0
     else:
-        wanted = int(counts[smallest] / ratio)
-        possible = wanted <= counts[one]
+        share = counts[smallest] / ratio  # infinite for a ratio next to 0
+        possible = share < counts[one] + 1
+        wanted = int(share) if possible else 0
     if not possible:
         raise _refused(
             classes,
@@ -228,7 +229,7 @@ def _unknown(classes: Classes, strategy: object) -> RekordError:
 
 def _refused(classes: Classes, what: str, expected: str, found: str, do: str) -> RekordError:
     return error(
-        "U638",
+        "U667",
         f"`{classes.by}` of {classes.split} cannot be balanced so: {what}",
         location=Location(feature=classes.by),
         expected=expected,
@@ -250,7 +251,7 @@ class Labelled:
     @cached_property
     def numbers(self) -> Ids:
         """The records, by their numbers in the shards."""
-        return all_numbers(self.split._all_ids())
+        return all_numbers(self.split.view.all_ids)
 
     @cached_property
     def counts(self) -> Counts:
@@ -350,17 +351,17 @@ class Draw:
 
 def labelled(split: Split, by: str) -> Labelled:
     """The classes of the records of a split, from the index or read once."""
-    by_class = ByClass(split._shards, split._schema, by, split._ids)
+    by_class = ByClass(split.view.shards, split.stored_schema, by, split.view.ids)
     if by_class.is_several:
         raise error(
-            "U637",
+            "U667",
             f"a record may have several classes in `{by}`: copies of it would change all of them",
             location=Location(feature=by),
             expected="a column with one class a record",
             found=f"a list, shape {by_class.feature.shape}",
             do=f'split.balanced(by="{by}") draws such records by repeat factors while it reads',
         )
-    coded = by_class._load()  # without the check that every record has a class: here it need not
+    coded = by_class.load()  # without the check that every record has a class: here it need not
     if isinstance(by_class.feature, Label):
         _check_declared(by_class, by_class.feature, coded.classes, coded.codes)
     return Labelled(split, by, by_class.feature, coded.classes, coded.codes)

@@ -86,7 +86,7 @@ def vectors_of(schema: Schema, by: str, columns: Sequence[str] | None) -> Vector
     if left_out:
         some = ", ".join([f"`{name}`: {_described(schema, name)}" for name in left_out])
         raise error(
-            "U639",
+            "U667",
             f"no value can be made up for {_listed(left_out)}",
             location=Location(feature=left_out[0]),
             expected="numbers of a fixed shape in all columns that a record must have",
@@ -97,7 +97,7 @@ def vectors_of(schema: Schema, by: str, columns: Sequence[str] | None) -> Vector
     categorical = tuple([_is_category(feature) for feature in features])
     if not names or all(categorical):
         raise error(
-            "U639",
+            "U667",
             "there are no numbers to go between",
             location=Location(feature=by),
             expected="a column of numbers beside the class, such as rk.Float32(shape=(128,))",
@@ -114,7 +114,7 @@ def check_counts(draw: Draw, neighbours: int) -> None:
     for value, count in records.counts.items():
         if draw.after[value] > count and count <= neighbours:
             raise error(
-                "U642",
+                "U667",
                 f"class {records.name_of(value)[:60]} has too few records for SMOTE",
                 location=Location(feature=records.by),
                 expected=f"more than k_neighbors={neighbours}",
@@ -129,7 +129,8 @@ def check_size(draw: Draw, vectors: Vectors) -> None:
     size_bytes = rows * vectors.size * _NUMBER_BYTES
     if size_bytes > _MOST_BYTES:
         raise error(
-            "U643",
+            "U667",
+            "feature vectors need more memory than SMOTE may use",
             expected=f"at most {byte_size(_MOST_BYTES)} of vectors",
             found=f"{byte_size(size_bytes)}: {rows:,} records of {vectors.size:,} numbers",
             do='method="oversample", or fewer columns: columns=[…]',
@@ -172,7 +173,7 @@ def synthesised(draw: Draw, vectors: Vectors, *, neighbours: int, seed: int) -> 
 
 def _not_applicable(by: str, found: str) -> RekordError:
     return error(
-        "U639",
+        "U667",
         "SMOTE cannot be applied to these vectors",
         location=Location(feature=by),
         expected="vectors that differ from each other, by numbers that float64 holds",
@@ -227,7 +228,7 @@ def _check_values(draw: Draw, name: str, part: Array, valid: Any, dtype: Any, do
 
 
 def _no_number(draw: Draw, name: str, row: int, found: str) -> RekordError:
-    where = draw.labelled.split._shards.where(int(draw.labelled.numbers[row]))
+    where = draw.labelled.split.view.shards.where(int(draw.labelled.numbers[row]))
     return error(
         "E395",
         f"`{name}` has a value that no vector can have",
@@ -249,7 +250,7 @@ def _chosen(schema: Schema, by: str, columns: Sequence[str] | None) -> list[str]
             near = near_miss(name, list(schema.context)) if feature is None else None
             found = "the class itself" if name == by else _described(schema, name)
             raise error(
-                "U639",
+                "U667",
                 f"{shown(name)} cannot be part of a vector",
                 location=Location(feature=str(name)[:60]),
                 expected="a column of numbers of a fixed shape",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as replaced
 from typing import Any, Literal
 
-from rekord.conversion.commit import Aim, links_followed, look_at_out
+from rekord.conversion.commit import Aim, complete_dataset
 from rekord.conversion.derive import NewShard, kept_shard
 from rekord.conversion.driver import Conversion
 from rekord.conversion.plan import RowFunction
-from rekord.conversion.staging import Lock, exists, open_staging
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import read_manifest
@@ -20,8 +20,9 @@ from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
 from rekord.location import Location
-from rekord.sources.base import is_parted
+from rekord.sources.base import RowsLike, is_parted
 from rekord.storage.local import PathLike
+from rekord.storage.transaction import Transaction, exists
 from rekord.transforms.chain import Chain, from_recorded
 from rekord.verbs.derive_common import Old, check_split, records_of, remake_plan
 from rekord.verbs.edit.common import (
@@ -37,12 +38,13 @@ from rekord.verbs.edit.common import (
     target_of,
     told_of,
 )
+from rekord.verbs.options import WriteOptions
 from rekord.verbs.write import prepare, run, run_aloud
 
 
 def append(
     path: PathLike,
-    rows: Any,
+    rows: RowsLike,
     out: PathLike | None = None,
     *,
     split: Mapping[str, float] | str | None = None,
@@ -66,10 +68,7 @@ def append(
     With `replace` the new dataset takes the place of the old one, in one step where the system can.
     """
     target = target_of(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
-    ended = appended(
-        path,
-        rows,
-        target,
+    options = WriteOptions(
         split=split,
         map=map,
         names=names,
@@ -78,66 +77,39 @@ def append(
         verify=verify,
         limit=limit,
     )
+    ended = appended(path, rows, target, options)
     return open_dataset(ended.dataset)
 
 
-def appended(
-    path: PathLike,
-    rows: Any,
-    target: Target,
-    *,
-    split: Mapping[str, float] | str | None = None,
-    map: RowFunction | None = None,
-    names: Sequence[str] | None = None,
-    shard_size: str | int = "128MB",
-    shards: int | None = None,
-    verify: Literal["full", "headers"] = "full",
-    limit: int | None = None,
-) -> Edited:
-    """What `append` does, and how it ended."""
+def appended(path: PathLike, rows: RowsLike, target: Target, options: WriteOptions) -> Edited:
+    """What `append` does, and how it ended; only what `append` has too is taken from `options`."""
     with edited_at(path, target) as (work, done):
         old = editable(path, target)
         assert old.manifest is not None
-        where = _default_split(old) if split is None else split
+        where = _default_split(old) if options.split is None else options.split
         layout, chain = _recorded(old)
         told_key = old.manifest.options.get("key")
-        conversion = prepare(
-            rows,
-            work.rows,
+        written = replaced(
+            options,
             schema=old.schema if layout is None else None,
             layout=layout,
-            map=map,
             transforms=() if chain is None else chain.steps,
-            names=names,
             split=where,
-            split_by=None,
-            stratify=None,
             key=told_key if isinstance(told_key, str) else None,
             index=old.index,
-            shard_size=shard_size,
-            shards=shards,
             compression=_compression(old, where),
-            shuffle=False,
-            seed=0,
-            verify=verify,
-            on_bad_row="stop",
             max_rejects=0,
-            limit=limit,
             workers=target.workers,
-            engine="local",
-            staging=None,
-            fresh=False,
-            format=None,
-            storage=target.storage,
         )
+        conversion = prepare(rows, work.rows, written, storage=target.storage)
         for name in conversion.job.splits.names:
             check_split(old, name)
-        options = {"rows": conversion.plan.id}
+        plan_options = {"rows": conversion.plan.id}
         if is_parted(conversion.job.source):
             said = digest_of_words("append", conversion.plan.id)
             if done is not None and done.said == said:
                 return told_of(done, path, target)
-            complete = _complete(old, options, target)
+            complete = _complete(old, plan_options, target)
             if complete is not None:
                 work.clear()
                 return complete
@@ -145,7 +117,7 @@ def appended(
         if not is_parted(conversion.job.source):
             # Only now is it known which rows these are.
             said = digest_of_words("append", conversion.plan.id, fingerprint)
-            options["digest"] = fingerprint
+            plan_options["digest"] = fingerprint
             if done is not None and done.said == said:
                 work.clear()
                 return told_of(done, path, target)
@@ -160,7 +132,7 @@ def appended(
             if more and not len(one):
                 made[name] = []  # a shard without records stood for the split
             made[name] += more
-        edit = Edit(verb="append", old=old, shards=made, counts=counts, options=options, said=said)
+        edit = Edit(verb="append", old=old, shards=made, counts=counts, options=plan_options, said=said)
         return run_edit(edit, path, target, work)
 
 
@@ -187,9 +159,9 @@ def _complete(old: Old, options: Mapping[str, Any], target: Target) -> Edited | 
     if out is None or not exists(target.storage, out):
         return None
     plan = remake_plan("append", old, old.schema, old.index, options)
-    aim = links_followed(Aim(out=out, plan=plan, storage=target.storage, fresh=target.fresh))
-    with Lock(aim.out):
-        manifest = look_at_out(aim, open_staging(aim.out, plan.id, target.storage, spills=None))
+    with Transaction(out, target.storage).lock() as transaction:
+        aim = Aim(out=out, plan=plan, storage=target.storage, fresh=target.fresh)
+        manifest = complete_dataset(aim, transaction)
     if manifest is None:
         return None
     stat, linked = target.storage.stat, 0

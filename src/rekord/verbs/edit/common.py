@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import numpy as np
 
+from rekord.arguments import as_path
 from rekord.conversion.commit import REJECTS, REMARKS, remove_dataset
 from rekord.conversion.copy_records import Records, Stretch
 from rekord.conversion.derive import Copied, Linked, NewShard, NewSplit, Remake, kept_shard
-from rekord.conversion.staging import Lock, Staging, exists, open_staging, read_bytes, remove_tree, stagings
 from rekord.dataset.external_index import TEXT_SUFFIX, index_folder, index_name
 from rekord.dataset.manifest import (
     FOLDER,
@@ -33,166 +31,56 @@ from rekord.errors import DatasetError, RekordError, UsageError, error
 from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import shown
 from rekord.storage.local import LOCAL, PathLike, Storage
 from rekord.storage.remote import refuse_to_write
 from rekord.storage.router import ANYWHERE
+from rekord.storage.transaction import Replacement, Swap, Transaction, exists, read_bytes
 from rekord.verbs.derive_common import Old, RemadeCompanions, check_apart, opened, remake_plan, run_remake
-from rekord.verbs.write import TFDS_VERSION, checked_out, shard_template, tfds_name, worker_count
+from rekord.verbs.options import output_folder, worker_count
+from rekord.verbs.write import TFDS_VERSION, shard_template, tfds_name
 from rekord.version import VERSION
 
 
-class Swap(msgspec.Struct, frozen=True, kw_only=True):
-    """A new dataset in the place of an old one, by the digests of their manifests."""
+class EditSwap(Swap, frozen=True, kw_only=True):
+    """A new dataset in the place of an old one, and what is reported of it."""
 
-    old: str
-    new: str
     said: str  # the digest of what was asked for
     counts: dict[str, int]
     linked_shards: int
     written_shards: int
 
 
-class Workplace:
-    """The hidden folder of one dataset, held while a `with` block lasts. `shown` is its name as it was given."""
+class Workplace(Replacement):
+    """The place of an edit: its hidden folder holds the new rows and the new dataset until they are in place."""
 
-    def __init__(self, place: str, shown: str, storage: Storage) -> None:
-        self.place = os.path.realpath(place)
-        self.storage = storage
-        self._shown = shown
-        self._parent, self._name = os.path.split(self.place)
-        self.folder = os.path.join(self._parent, f".{self._name}.rekord-edit")
-        self._lock = Lock(self.folder)
-        self._lock.out = shown  # it is this that somebody else writes to
-
-    def __enter__(self) -> Workplace:
-        self.storage.make_folder(self._parent)
-        self._lock.__enter__()
-        return self
-
-    def __exit__(self, *failure: Any) -> None:
-        self._lock.__exit__(*failure)
-
-    @property
-    def rows(self) -> str:
-        return os.path.join(self.folder, "rows")
-
-    @property
-    def data(self) -> str:
-        return os.path.join(self.folder, "data")
-
-    @property
-    def _old(self) -> str:
-        return os.path.join(self.folder, "old")
-
-    @property
-    def _journal(self) -> str:
-        return os.path.join(self._parent, f".{self._name}.rekord-swap")
-
-    def recover(self) -> Swap | None:
-        """Put right what an earlier run left half done. A swap that was done and not told of is given back."""
-        swap = self._read()
-        if swap is None:
-            return None
-        with Lock(self.place):
-            return self._recovered(swap)
-
-    def _recovered(self, swap: Swap) -> Swap | None:
-        if not exists(self.storage, self.place):
-            # It died between two renames: what it had made takes the place, or what was there goes back.
-            for folder, digest in ((self.data, swap.new), (self._old, swap.old)):
-                if self._digest(folder) == digest:
-                    self.storage.rename(folder, self.place)
-                    self.storage.sync_folder(self._parent)
-                    break
-        if self._digest(self.place) == swap.new:
-            self._put_away()
-            return swap
-        self.storage.remove(self._journal)
-        return None
+    def __init__(self, path: PathLike, storage: Storage) -> None:
+        super().__init__(
+            path,
+            storage,
+            digest=lambda folder: manifest_digest(folder, storage),
+            remove=lambda folder: remove_dataset(storage, folder),
+        )
+        self.rows = os.path.join(self.work, "rows")
 
     def tidy(self, folder: str, plan_id: str) -> None:
         """Keep of `rows` or `data` what belongs to this plan: whatever else is there was given up."""
-        if not exists(self.storage, self.folder):
+        if not exists(self.storage, self.work):
             return
-        if exists(self.storage, folder) and self._plan(folder) != plan_id:
-            self._remove(folder)
-        own = open_staging(folder, plan_id, self.storage, spills=None).folder
-        for staging in stagings(folder, self.storage):
+        if self._plan(folder) != plan_id:
+            self.remove_data(folder)
+        inside = Transaction(folder, self.storage)
+        own = inside.staging(plan_id).folder
+        for staging in inside.stagings():
             if staging.folder != own:
                 staging.remove()
 
-    def clear(self) -> None:
-        """Remove all of it. Old datasets are no part of it: those are removed by what their manifests list."""
-        if exists(self.storage, self.folder):
-            for folder in (self.data, self._old):
-                if exists(self.storage, folder):
-                    self._remove(folder)
-            remove_tree(self.storage, self.folder)
-
-    def swap(self, swap: Swap) -> str | None:
+    def swap_checked(self, swap: EditSwap) -> str | None:
         """Put the dataset in `data` in the place of the old one; a folder in which files of others were left."""
-        storage = self.storage
-        with Lock(self.place):
-            if self._digest(self.place) != swap.old:
-                raise error(
-                    "X570",
-                    location=Location(path=self._shown),
-                    expected="the dataset that this command read",
-                    found="another one by its name",
-                    do="run the same command again",
-                )
-            check_own(self.place, read_manifest(self.place, storage), storage)
-            self._write(msgspec.json.encode(swap))
-            if not storage.exchange(self.data, self.place):
-                storage.rename(self.place, self._old)
-                try:
-                    storage.rename(self.data, self.place)
-                except RekordError:
-                    storage.rename(self._old, self.place)
-                    raise
-            storage.sync_folder(self._parent)
-            storage.sync_folder(self.folder)
-            return self._put_away()
 
-    def _put_away(self) -> str | None:
-        """Remove the old dataset, then the whole folder, and at last what was known of them."""
-        left = None
-        for folder in (self.data, self._old):
-            if exists(self.storage, folder):
-                left = self._remove(folder) or left
-        if exists(self.storage, self.folder):
-            remove_tree(self.storage, self.folder)
-        self.storage.remove(self._journal)
-        return left
+        def check() -> None:
+            check_own(self.target, read_manifest(self.target, self.storage), self.storage)
 
-    def _remove(self, folder: str) -> str | None:
-        """Remove a dataset here. Files of others that came into it stay, under a hidden name beside the dataset."""
-        if remove_dataset(self.storage, folder) is None:
-            return None
-        aside = os.path.join(self._parent, f".{self._name}.rekord-old-{secrets.token_hex(4)}")
-        self.storage.rename(folder, aside)
-        return aside
-
-    def _write(self, data: bytes) -> None:
-        """The journal, on the disk itself. It is put together in the folder, which is cleared."""
-        passing = os.path.join(self.folder, "swap")
-        Staging(self.folder, self.storage).write(passing, data, sync=True)
-        self.storage.rename(passing, self._journal)
-        self.storage.sync_folder(self._parent)
-
-    def _read(self) -> Swap | None:
-        if not exists(self.storage, self._journal):
-            return None
-        try:
-            return msgspec.json.decode(read_bytes(self.storage, self._journal), type=Swap)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            # It was cut off by a loss of power, before anything changed places.
-            self.storage.remove(self._journal)
-            return None
-
-    def _digest(self, folder: str) -> str | None:
-        return manifest_digest(folder, self.storage)
+        return self.swap(swap, check)
 
     def _plan(self, folder: str) -> str | None:
         with suppress(DatasetError):
@@ -231,7 +119,8 @@ def check_own(folder: str, manifest: Manifest, storage: Storage) -> None:
     ]
     if others:
         raise error(
-            "U627",
+            "U618",
+            "dataset to replace contains files that rekord did not write",
             location=Location(path=others[0]),
             expected="nothing but what the manifest lists",
             found=f"{len(others):,} other {'file or folder' if len(others) == 1 else 'files or folders'}",
@@ -313,7 +202,7 @@ def target_of(
             do='out="data/new", or replace=True',
         )
     return Target(
-        out=None if out is None else checked_out(out),
+        out=None if out is None else output_folder(out),
         workers=worker_count(workers),
         fresh=bool(fresh),
         progress=bool(progress),
@@ -321,24 +210,17 @@ def target_of(
 
 
 @contextmanager
-def edited_at(path: PathLike, target: Target) -> Iterator[tuple[Workplace, Swap | None]]:
+def edited_at(path: PathLike, target: Target) -> Iterator[tuple[Workplace, EditSwap | None]]:
     """The place of an edit, for as long as it takes; and a swap that an earlier run did and could not tell of."""
-    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-        raise error(
-            "U605",
-            f"`path` cannot be {shown(path)}",
-            expected="the path of a dataset's folder",
-            found=shown(path),
-            do='"data/flowers"',
-        )
-    place = os.fspath(path) if target.out is None else target.out
+    folder = as_path("path", path, expected="the path of a dataset's folder", do='"data/flowers"')
+    place = folder if target.out is None else target.out
     refuse_to_write(place)
     if target.out is not None:
         _check_listed(os.fspath(path))
     elif not exists(target.storage, os.path.dirname(os.path.realpath(place))):
         target.storage.stat(place)  # which says that it is missing
-    with Workplace(place, place, target.storage) as work:
-        done = work.recover() if target.out is None else None
+    with Workplace(place, target.storage).lock_work() as work:
+        done = work.recover(EditSwap) if target.out is None else None
         if target.fresh:
             work.clear()
         yield work, done
@@ -370,7 +252,8 @@ def _check_listed(place: str) -> None:
 
 def _no_manifest(place: str) -> RekordError:
     return error(
-        "U626",
+        "U651",
+        "dataset without a manifest cannot be edited",
         location=Location(path=place),
         expected="a folder with a rekord.json, which says what each shard holds",
         found="none",
@@ -399,7 +282,7 @@ def digest_of_words(*words: Any) -> str:
     return hashlib.sha256(repr(words).encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def told_of(swap: Swap, path: PathLike, target: Target) -> Edited:
+def told_of(swap: EditSwap, path: PathLike, target: Target) -> Edited:
     """How an edit ended that an earlier run did, and died before it could tell."""
     place = os.fspath(path)
     return Edited(
@@ -467,7 +350,7 @@ def run_edit(edit: Edit, path: PathLike, target: Target, work: Workplace) -> Edi
     if target.out is None:
         digest = manifest_digest(work.data, target.storage)
         assert digest is not None
-        swap = Swap(
+        swap = EditSwap(
             old=old.parent,
             new=digest,
             said=edit.said,
@@ -475,7 +358,7 @@ def run_edit(edit: Edit, path: PathLike, target: Target, work: Workplace) -> Edi
             linked_shards=linked,
             written_shards=shards - linked,
         )
-        left = work.swap(swap)
+        left = work.swap_checked(swap)
     else:
         work.clear()
     return Edited(
@@ -516,7 +399,7 @@ def _written_bytes(splits: Mapping[str, NewSplit], old: Old, work: Workplace) ->
     sizes = 0
     for shard in shards:
         if isinstance(shard, Linked):
-            same_disk = _disk(os.path.dirname(shard.path)) == _disk(os.path.dirname(work.folder))
+            same_disk = _disk(os.path.dirname(shard.path)) == _disk(work.parent)
             sizes += 0 if same_disk else shard.done.file_bytes
         else:
             sizes += sum(int(lengths.sum()) for _, lengths in shard.stretch.pieces())

@@ -270,7 +270,8 @@ def _answered(split: Split, function: Callable[[Batch], Any]) -> Ids:
         answer = np.asarray(function(batch))
         if answer.shape != (rows,) or answer.dtype != bool:
             raise error(
-                "U649",
+                "U622",
+                "function must return one value per record",
                 expected=f"True or False for each of {rows:,} records",
                 found=f"{answer.dtype} of shape {answer.shape}"[:60],
                 do='where=lambda batch: batch["label"] == 3',

@@ -76,7 +76,7 @@ class Classes:
         if self.kind == "layout":
             ids = "one of their ids"
         return error(
-            "U628",
+            "U606",
             f"`{self.column}` has no class {shown(value)}",
             location=Location(feature=self.column),
             expected=f"{named}, or {ids}" if named else ids,
@@ -263,7 +263,7 @@ def feature_after(feature: Feature, changed: Changed) -> Feature:
 
 def refused(what: str, expected: str, found: str, do: str, *, feature: str | None = None) -> RekordError:
     """The error for a change that makes no sense."""
-    return error("U629", what, location=Location(feature=feature), expected=expected, found=found, do=do)
+    return error("U605", what, location=Location(feature=feature), expected=expected, found=found, do=do)
 
 
 _LABEL_MAP = "label_map.pbtxt"
@@ -423,7 +423,8 @@ def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
 
 def _refused(path: str, line: int | None, expected: str, found: str, do: str | None = None) -> RekordError:
     return error(
-        "U648",
+        "U624",
+        "list of labels or records cannot be read",
         location=Location(path=path, line=line),
         expected=expected,
         found=found,
@@ -464,7 +465,7 @@ class Values:
 def values_of(split: Split, column: str, feature: Feature) -> Values:
     """The labels of a split: from its index where that has them, or else from the records."""
     if not feature.shape:
-        indexed = Indexed(split._shards, {column: pa.int64()})
+        indexed = Indexed(split.view.shards, {column: pa.int64()})
         if indexed.has([column]):
             arrays = [columns[column] for columns, _ in indexed.batches([column])]
             valid = [~np.asarray(array.is_null()) for array in arrays]

@@ -251,7 +251,7 @@ def _listed(path: str, line: int | None, split: Any, record: Any) -> ListedRecor
 
 def _refused(path: str, line: int | None, expected: str, found: str) -> RekordError:
     return error(
-        "U648",
+        "U624",
         "a list of records cannot be read",
         location=Location(path=path, line=line),
         expected=expected,

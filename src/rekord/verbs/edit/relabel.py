@@ -13,7 +13,6 @@ from rekord.conversion.copy_records import Records, Stretch
 from rekord.conversion.derive import Changed as ChangedShard
 from rekord.conversion.derive import NewShard
 from rekord.conversion.plan import function_digest
-from rekord.conversion.staging import read_bytes
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.postprocess import Batch
@@ -23,6 +22,7 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.messages import shown
 from rekord.storage.local import LOCAL, PathLike
+from rekord.storage.transaction import read_bytes
 from rekord.verbs.derive_common import Old, records_of
 from rekord.verbs.edit.common import (
     Edit,
@@ -302,7 +302,8 @@ def _from_function(
             answers = None
         if answers is None or isinstance(answer, (str, bytes, Mapping)) or len(answers) != rows:
             raise error(
-                "U649",
+                "U622",
+                "function must return one value per record",
                 expected=f"a class for each of {rows:,} records",
                 found=shown(answer) if answers is None else f"{len(answers):,} values",
                 do="return a list, or an array, of names or ids",
@@ -319,7 +320,7 @@ def _class_of(value: Any, changed: Changed, split: Split, number: int) -> int:
     try:
         return changed.after.id_of(value)
     except RekordError as failure:
-        failure.location = failure.location.within(**split._shards.where(number).to_dict())
+        failure.location = failure.location.within(**split.view.shards.where(number).to_dict())
         raise
 
 

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
-from rekord.conversion.staging import remove_tree, stagings
+from rekord.arguments import as_path, bytes_size, column_name, invalid, one_of, optional_names
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
-from rekord.dataset.split import Split, checked_columns
+from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import RecordKind, Schema
-from rekord.schema.messages import near_miss, shown
 from rekord.sources.records import records as record_source
 from rekord.sources.rows import rows as row_source
 from rekord.storage.local import LOCAL, Storage
-from rekord.verbs.export.place import Output, Staging, check_place, staged
+from rekord.storage.remote import refuse_to_write
+from rekord.storage.transaction import Output, StagedFolder, Transaction, exists, kind_at
 from rekord.verbs.export.reading import Options, Records, safe_part
+from rekord.verbs.options import ExportOptions, FormatName
 from rekord.verbs.write import write
 
 
@@ -34,8 +36,8 @@ def export_tfds(every: list[Records], out: str, options: Options) -> tuple[dict[
     except BaseException:
         # A conversion would go on from here; an export leaves nothing behind.
         with suppress(RekordError):
-            for staging in stagings(out, LOCAL):
-                remove_tree(LOCAL, staging.folder)
+            for staging in Transaction(out).stagings():
+                staging.remove()
         raise
     counts = {name: len(one) for name, one in dataset.splits.items()}
     options.on_records(sum(counts.values()))
@@ -52,14 +54,14 @@ def _schema(records: Records) -> Schema:
 
 def _source(every: list[Records], schema: Schema) -> tuple[Any, str]:
     """Rows to write, and which splits they go to."""
-    views = [one for one in every if one.split._ids is not None or one.limit is not None]
+    views = [one for one in every if one.split.view.ids is not None or one.limit is not None]
     splits = {path: one.name for one in every for path in one.split.paths}
     once = len(splits) == sum(len(one.split.paths) for one in every)  # what was joined may have a file twice
-    if once and not views and not any(one.split._shards.remote for one in every):
+    if once and not views and not any(one.split.view.shards.remote for one in every):
         return record_source(list(splits), schema=schema, splits=splits), "source"
     if len(every) > 1:
         raise error(
-            "U673",
+            "U605",
             "a part of several splits cannot be written as tfds at once",
             expected="whole splits that are on this machine, or one split",
             found=f"{len(every)} splits" + (f", of each the first {views[0].limit:,}" if views else ""),
@@ -78,11 +80,6 @@ class _Rows:
         for batch, _, rows in self._records.batches():
             for row in range(rows):
                 yield {name: column[row] for name, column in batch.items()}
-
-
-FormatName: TypeAlias = Literal[
-    "parquet", "arrow", "arrow-stream", "csv", "tsv", "jsonl", "webdataset", "images", "coco", "voc", "tfds"
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +134,7 @@ def ending_of(out: str) -> str | None:
     return next((ending for ending in sorted(_ENDINGS, key=len, reverse=True) if name.endswith(ending)), None)
 
 
-def chosen_format(out: str, asked: object) -> tuple[Format, bool]:
+def chosen_format(out: str, asked: FormatName | None) -> tuple[Format, bool]:
     """The format of an export, and whether OUT is one file of it rather than a folder."""
     ending = ending_of(out)
     if asked is None:
@@ -146,23 +143,14 @@ def chosen_format(out: str, asked: object) -> tuple[Format, bool]:
                 raise _not_said(out)
             return FORMATS["images"], False
         return FORMATS[_ENDINGS[ending]], True
-    if not isinstance(asked, str) or asked not in FORMATS:
-        near = near_miss(asked, FORMATS) if isinstance(asked, str) else None
-        raise error(
-            "U605",
-            f"`format` cannot be {shown(asked)}",
-            expected="one of " + ", ".join(FORMATS),
-            found=shown(asked),
-            do=f"did you mean {near!r}?" if near else 'format="parquet"',
-        )
-    format = FORMATS[asked]
+    format = FORMATS[one_of("format", asked, FORMATS, do='format="parquet"')]
     if (
         ending is not None
         and _ENDINGS[ending] != asked
         and {asked, _ENDINGS[ending]} != {"arrow", "arrow-stream"}
     ):
         raise error(
-            "U672",
+            "U605",
             f"the name of the output says {_ENDINGS[ending]}, and {asked} was asked for",
             location=Location(path=out),
             expected=f"a name that ends in {format.extension}"
@@ -176,7 +164,8 @@ def chosen_format(out: str, asked: object) -> tuple[Format, bool]:
 
 def _not_said(out: str) -> RekordError:
     return error(
-        "U672",
+        "U605",
+        "cannot determine the format from the name of the output",
         location=Location(path=out),
         expected="a name that ends in .parquet, .arrow, .csv, .jsonl or .tar, or that of a folder",
         found=f"a name that ends in {os.path.splitext(out)[1][:20]}",
@@ -231,7 +220,9 @@ def file_writer(format: Format, name: str) -> Callable[[Records, Output, Options
             return partial(write_csv, gzipped=gzipped, delimiter="\t" if format.name == "tsv" else ",")
 
 
-def write_folder(format: Format, every: list[Records], staging: Staging, options: Options) -> dict[str, int]:
+def write_folder(
+    format: Format, every: list[Records], staging: StagedFolder, options: Options
+) -> dict[str, int]:
     """Splits as a folder of pictures; gives how many records each has."""
     from rekord.verbs.export.images import Shared, finish_voc, write_coco, write_images, write_voc
 
@@ -307,76 +298,52 @@ def export(
     `out` appears when it is complete, or not at all: a damaged record, a full disk or Ctrl-C leave nothing behind.
     A file that is there already is replaced with `overwrite`, a folder never.
     """
-    return exported(
-        source,
-        out,
-        format=format,
-        split=split,
-        columns=columns,
-        limit=limit,
-        labels=labels,
-        shard_size=shard_size,
-        schema=schema,
-        kind=kind,
-        threads=threads,
-        overwrite=overwrite,
-        on_records=on_records,
-        storage=LOCAL,
-    )
+    options = ExportOptions.of(locals())
+    return exported(source, out, options, on_records=on_records)
 
 
 def exported(
     source: PathLike | Dataset | Split,
     out: PathLike,
+    asked: ExportOptions,
     *,
-    format: FormatName | None = None,
-    split: str | Sequence[str] | None = None,
-    columns: Sequence[str] | None = None,
-    limit: int | None = None,
-    labels: Literal["ids", "names"] = "ids",
-    shard_size: str | int | None = None,
-    schema: Schema | PathLike | None = None,
-    kind: RecordKind | None = None,
-    threads: int | None = None,
-    overwrite: bool = False,
     on_records: Callable[[int], None] | None = None,
     storage: Storage = LOCAL,
 ) -> ExportReport:
     """The same on a storage that was given."""
-    place = _path(out)
-    chosen, one_file = chosen_format(place, format)
-    options = _options(chosen, labels, shard_size, on_records)
-    wanted = None if columns is None else _columns(columns)
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise _refused("limit", limit, "a whole number from 1", "limit=1000")
-    splits = _splits(source, split, schema, kind)
-    every = [Records(one, wanted, limit, threads) for one in splits]
+    place = as_path("out", out, expected="one path", do='rk.export("data", "data.parquet")')
+    chosen, one_file = chosen_format(place, asked.format)
+    options = _options(chosen, asked, on_records)
+    wanted = optional_names("columns", asked.columns)
+    splits = _splits(source, asked)
+    every = [Records(one, wanted, asked.limit, asked.threads) for one in splits]
     if one_file and len(every) > 1:
         raise _several(place, splits)
     for records in every:
         _check_columns(records)
-        if records.split._map is not None and not chosen.maps:
+        if records.split.batch_map is not None and not chosen.maps:
             raise error(
-                "U673",
+                "U605",
                 f"what a function for `map` makes cannot be written as {chosen.name}",
                 expected="a split as it is in its files",
                 found="a split with .map(…)",
                 do="export it before .map(…), or to .parquet or .arrow",
             )
-        if records.split._map is None:
+        if records.split.batch_map is None:
             check_records(chosen, records, options)
     sharded = one_file and options.shard_bytes is not None
     inputs = [path for one in splits for path in one.paths]
-    check_place(place, inputs, storage, as_folder=not one_file, sharded=sharded, overwrite=overwrite)
+    check_place(place, inputs, storage, as_folder=not one_file, sharded=sharded, overwrite=asked.overwrite)
     if chosen.name == "tfds":
         return _report(place, chosen, *export_tfds(every, place, options))
-    with staged(place, storage, as_folder=not one_file, overwrite=overwrite) as staging:
+    transaction = Transaction(place, storage)
+    with transaction.folder("export", as_files=one_file, overwrite=asked.overwrite) as staging:
         counts = _written(chosen, every, staging, options, one_file=one_file)
     return _report(place, chosen, counts, staging.files, staging.n_bytes, _left_out(chosen, every))
 
 
 def _written(
-    format: Format, every: list[Records], staging: Staging, options: Options, *, one_file: bool
+    format: Format, every: list[Records], staging: StagedFolder, options: Options, *, one_file: bool
 ) -> dict[str, int]:
     if format.extension is None:
         return write_folder(format, every, staging, options)
@@ -394,7 +361,7 @@ def _written(
 
             counts[records.name] = write_tars(records, staging, options, name_of)
             continue
-        output = staging.create(name)
+        output = staging.output(name)
         counts[records.name] = file_writer(format, name)(records, output, options)
         staging.finish(output)
     return counts
@@ -431,33 +398,21 @@ def _left_out(format: Format, every: list[Records]) -> list[str]:
     return [name for name in every[0].features if name not in used]
 
 
-def _options(
-    format: Format,
-    labels: object,
-    shard_size: str | int | None,
-    on_records: Callable[[int], None] | None,
-) -> Options:
-    if labels not in ("ids", "names"):
-        raise _refused("labels", labels, '"ids" or "names"', 'labels="names"')
-    if labels == "names" and not format.labels:
+def _options(format: Format, asked: ExportOptions, on_records: Callable[[int], None] | None) -> Options:
+    if asked.labels == "names" and not format.labels:
         raise _no_option("labels", format, "csv, tsv, jsonl or webdataset")
-    if shard_size is not None and format.name != "webdataset":
+    if asked.shard_size is not None and format.name != "webdataset":
         raise _no_option("shard_size", format, "webdataset (.tar)")
-    shard_bytes = None
-    if shard_size is not None:
-        from rekord.verbs.write import byte_count
-
-        shard_bytes = byte_count(shard_size, name="shard_size")
     return Options(
-        labels="names" if labels == "names" else "ids",
-        shard_bytes=shard_bytes,
+        labels=asked.labels,
+        shard_bytes=None if asked.shard_size is None else bytes_size("shard_size", asked.shard_size),
         on_records=on_records or (lambda _: None),
     )
 
 
 def _no_option(name: str, format: Format, expected: str) -> Exception:
     return error(
-        "U673",
+        "U605",
         f"`{name}` means nothing for {format.name}",
         expected=f"the format {expected}",
         found=format.name,
@@ -465,25 +420,21 @@ def _no_option(name: str, format: Format, expected: str) -> Exception:
     )
 
 
-def _splits(
-    source: object,
-    split: str | Sequence[str] | None,
-    schema: Schema | PathLike | None,
-    kind: RecordKind | None,
-) -> list[Split]:
+def _splits(source: object, asked: ExportOptions) -> list[Split]:
+    split, schema, kind = asked.split, asked.schema, asked.kind
     for name, given in (("schema", schema), ("kind", kind)):
         if isinstance(source, (Dataset, Split)) and given is not None:
-            raise _refused(name, given, "None beside a dataset that is open", f"rk.open(path, {name}=…)")
+            raise invalid(name, given, "None beside a dataset that is open", f"rk.open(path, {name}=…)")
     if isinstance(source, Split):
         if split is not None:
-            raise _refused("split", split, "None beside a split", "leave split= out")
+            raise invalid("split", split, "None beside a split", "leave split= out")
         return [source]
     dataset: Any = source if isinstance(source, Dataset) else open_dataset(source, schema=schema, kind=kind)  # type: ignore[arg-type]
     if split is None:
         return list(dataset.splits.values())
     names = [split] if isinstance(split, str) else list(split) if isinstance(split, Sequence) else []
     if not names or not all(isinstance(name, str) for name in names):
-        raise _refused("split", split, "the name of a split, or a list of at least one", 'split="train"')
+        raise invalid("split", split, "the name of a split, or a list of at least one", 'split="train"')
     return [dataset[name] for name in dict.fromkeys(names)]
 
 
@@ -491,7 +442,7 @@ def _several(out: str, splits: list[Split]) -> Exception:
     names = ", ".join(one.name[:40] for one in splits[:8])
     folder = out[: -len(ending_of(out) or "")]
     return error(
-        "U675",
+        "U676",
         f"one file takes one split, and the dataset has {len(splits)}",
         expected=f"one of {names}",
         found="none named",
@@ -499,36 +450,62 @@ def _several(out: str, splits: list[Split]) -> Exception:
     )
 
 
-def _columns(columns: Sequence[str]) -> tuple[str, ...]:
-    names = checked_columns(columns)
-    if not names:
-        raise _refused("columns", columns, "at least one column", 'columns=["label"]')
-    return names
-
-
 def _check_columns(records: Records) -> None:
     """A column that is not there is said before anything is written."""
-    if records.columns is None or records.split._map is not None:
+    if records.columns is None or records.split.batch_map is not None:
         return
     known = records.split.schema
     for name in records.columns:
-        if name not in known:
-            near = near_miss(name, known)
-            raise _refused(
-                "columns",
-                name,
-                "columns of the dataset: " + ", ".join(list(known)[:6])[:60],
-                f"did you mean `{near}`?" if near else "rekord show PATH lists them",
+        listed = "columns of the dataset: " + ", ".join(list(known)[:6])[:60]
+        column_name("columns", name, known, expected=listed, do="rekord show PATH lists them")
+
+
+def check_place(
+    out: str, inputs: Sequence[str], storage: Storage, *, as_folder: bool, sharded: bool, overwrite: bool
+) -> None:
+    """Refuse a place where something would be lost, or read and written at once."""
+    refuse_to_write(out)
+    if not out.strip("/.") or (not as_folder and out.endswith(os.sep)):
+        raise error(
+            "U605",
+            "`out` cannot be this path",
+            location=Location(path=out or None),
+            expected="the path of a new folder" if as_folder else "the path of a file",
+            found="a folder" if out else "an empty path",
+            do="rekord export PATH OUT.parquet",
+        )
+    target = storage.real(out)
+    for path in inputs:
+        source = os.path.realpath(path)
+        if source == target or source.startswith(os.path.join(target, "")):
+            raise error(
+                "U631",
+                "export would replace the dataset that it reads",
+                location=Location(path=out),
+                expected="an OUT apart from the dataset",
+                found="a file of the dataset" if source == target else "a folder with the dataset in it",
+                do="choose another OUT",
             )
+    taken = kind_at(storage, out)
+    if sharded:
+        pattern = re.compile(re.escape(os.path.basename(out)[: -len(".tar")]) + r"-\d{6,}\.tar")
+        folder = os.path.dirname(target)
+        names = [one.name for one in storage.list(folder)] if exists(storage, folder) else []
+        before = next((name for name in names if pattern.fullmatch(name)), None)
+        if before is not None:
+            # Of fewer new shards than old ones, some old ones would stay among them.
+            raise _taken(os.path.join(os.path.dirname(out), before), "file", "move these shards away first")
+    elif taken is not None and not (overwrite and taken == "file" and not as_folder):
+        may = taken == "file" and not as_folder
+        first = "overwrite=True (--overwrite)" if may else "move what is there away"
+        raise _taken(out, taken, f"{first}, or choose another OUT")
 
 
-def _path(out: object) -> str:
-    if isinstance(out, (str, os.PathLike)):
-        place = os.fspath(out)
-        if isinstance(place, str) and place and "\0" not in place:
-            return place
-    raise _refused("out", out, "one path", 'rk.export("data", "data.parquet")')
-
-
-def _refused(name: str, value: object, expected: str, do: str) -> Exception:
-    return error("U605", f"`{name}` cannot be {shown(value)}", expected=expected, found=shown(value), do=do)
+def _taken(path: str, kind: str, do: str) -> RekordError:
+    return error(
+        "U618",
+        location=Location(path=path),
+        expected="nothing yet",
+        found={"file": "a file", "folder": "a folder"}.get(kind, "something that is no file"),
+        do=do,
+    )

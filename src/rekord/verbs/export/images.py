@@ -21,7 +21,7 @@ from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Label, M
 from rekord.schema.features import BOX_SIDES
 from rekord.schema.interop.label_map import label_map_text, read_label_map
 from rekord.storage.local import write_error
-from rekord.verbs.export.place import Staging
+from rekord.storage.transaction import StagedFolder
 from rekord.verbs.export.reading import (
     Names,
     Options,
@@ -212,7 +212,7 @@ def picture_rows(records: Records, roles: Roles, options: Options) -> Iterator[P
         options.on_records(rows)
 
 
-def write_images(records: Records, staging: Staging, options: Options, shared: Shared) -> int:
+def write_images(records: Records, staging: StagedFolder, options: Options, shared: Shared) -> int:
     """The pictures of a split as files; gives the number of its records."""
     roles = roles_of(records, "a folder of images")
     total = 0
@@ -369,11 +369,11 @@ def box_roles(records: Records, format: str) -> Roles:
     return roles
 
 
-def write_coco(records: Records, staging: Staging, options: Options, shared: Shared) -> int:
+def write_coco(records: Records, staging: StagedFolder, options: Options, shared: Shared) -> int:
     """A split as images and one json file; gives the number of its records."""
     roles = box_roles(records, "COCO")
     classes = Classes(records)
-    output = staging.create(f"annotations/instances_{safe_part(records.name)}.json")
+    output = staging.output(f"annotations/instances_{safe_part(records.name)}.json")
     encoder = msgspec.json.Encoder()
     ids: set[int] = set()
     total = number = 0
@@ -414,11 +414,11 @@ def write_coco(records: Records, staging: Staging, options: Options, shared: Sha
     return total
 
 
-def write_voc(records: Records, staging: Staging, options: Options, shared: Shared) -> int:
+def write_voc(records: Records, staging: StagedFolder, options: Options, shared: Shared) -> int:
     """A split as images, an xml file for each, and a list of them; gives the number of its records."""
     roles = box_roles(records, "Pascal VOC")
     classes = Classes(records)
-    listed = staging.create(f"ImageSets/Main/{safe_part(records.name)}.txt")
+    listed = staging.output(f"ImageSets/Main/{safe_part(records.name)}.txt")
     total = 0
     for one in _boxed(records, roles, options):
         # Names stand in lists, where a space ends them, and xml files lie in one folder.
@@ -437,7 +437,7 @@ def write_voc(records: Records, staging: Staging, options: Options, shared: Shar
     return total
 
 
-def finish_voc(staging: Staging, shared: Shared) -> None:
+def finish_voc(staging: StagedFolder, shared: Shared) -> None:
     """The ids of the classes, which xml files do not have: `rk.sources.voc` takes them as `label_map`."""
     if (
         min(shared.classes, default=1) > 0

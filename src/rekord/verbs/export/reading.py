@@ -172,7 +172,7 @@ class Records:
 
     def schema(self) -> Schema | None:
         """The schema of the columns; None where they are none of their own, such as a mask without its image."""
-        if self.split._map is not None:
+        if self.split.batch_map is not None:
             return None
         whole, kept = self.split.schema, set(self.features)
         try:
@@ -192,9 +192,9 @@ class Records:
             return 1
         rows = max([len(column) for column in first.values()], default=1)
         each = sum(column_bytes(column) for column in first.values()) // max(rows, 1)
-        if self.columns is None and self.split._shards.counted:
-            files_bytes = sum(found.size_bytes for found in self.split._stats())
-            each = max(each, files_bytes // max(len(self.split._shards), 1))
+        if self.columns is None and self.split.view.shards.counted:
+            files_bytes = sum(found.size_bytes for found in self.split.view.stats())
+            each = max(each, files_bytes // max(len(self.split.view.shards), 1))
         chosen = max(1, min(MOST_ROWS, BATCH_BYTES // max(each, 1)))
         return chosen if self.limit is None else max(1, min(chosen, self.limit))
 
@@ -216,10 +216,10 @@ class Records:
 
     def where(self, number: int, feature: str | None = None) -> Location:
         """The place of a record, by its number in the split."""
-        ids = self.split._ids
+        ids = self.split.view.ids
         try:
             at = number if ids is None else int(numbers_at(ids, np.array([number], np.int64))[0])
-            place = self.split._shards.where(at)
+            place = self.split.view.shards.where(at)
         except RekordError:
             place = Location(path=self.split.paths[0] if len(self.split.paths) == 1 else None, record=number)
         return place.within(feature=feature)
@@ -260,7 +260,7 @@ def refuse_columns(format: str, wrong: Mapping[str, str], *, holds: str) -> None
     more = f" and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
     listed = ", ".join(f"`{one[:40]}` ({of})" for one, of in list(wrong.items())[:4])
     raise error(
-        "U674",
+        "U676",
         f"`{name[:60]}`{more} cannot be written as {format}",
         location=Location(feature=name[:60]),
         expected=holds,

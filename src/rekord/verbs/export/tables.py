@@ -22,7 +22,7 @@ from rekord.feeds.dataframes import arrow_batches
 from rekord.location import Location
 from rekord.schema import Feature
 from rekord.sources.tables import with_schema
-from rekord.verbs.export.place import Output
+from rekord.storage.transaction import Output
 from rekord.verbs.export.reading import Labels, Options, Records, refuse_columns, unwritable
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def check_names(features: Mapping[str, Feature], labels: Labels) -> None:
     if labels == "names" and not any(one.class_names for one in found.values()):
         first = next(iter(found), None)
         raise error(
-            "U673",
+            "U605",
             "there are no names of classes to write",
             location=Location(feature=first),
             expected="a column Label([…]) with names",
@@ -355,7 +355,7 @@ def write_parquet(records: Records, output: Output, options: Options) -> int:
     first = next(batches, None)
     # Sets and dicts throughout: a record may have thousands of keys.
     again = set() if first is None else {name for name in schema.names if _repeats(first.column(name))}
-    features = records.features if records.split._map is None else {}
+    features = records.features if records.split.batch_map is None else {}
     whole = {name for name in schema.names if name in features and features[name].is_picture}
     numbers = {field.name for field in schema if pa.types.is_primitive(field.type)}
     leaves = _leaves(schema)
@@ -391,7 +391,7 @@ def write_arrow_stream(records: Records, output: Output, options: Options) -> in
 def _stream(records: Records, options: Options) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     rows = records.rows_at_once()
     schema, batches = arrow_batches(records.split, records.columns, rows=rows, threads=records.threads)
-    if records.columns is not None and records.split._map is None:
+    if records.columns is not None and records.split.batch_map is None:
         schema = pa.schema([schema.field(name) for name in records.columns])
         batches = (batch.select(schema.names) for batch in batches)
     declared = records.schema()
@@ -503,7 +503,7 @@ def _check_types(schema: pa.Schema) -> None:
     for field in schema:
         if pa.types.is_null(field.type):
             raise error(
-                "U674",
+                "U676",
                 f"`{field.name[:60]}` cannot be written: its type is not known",
                 location=Location(feature=field.name[:60]),
                 expected="columns with a type",

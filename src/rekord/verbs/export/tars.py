@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from rekord.schema import Feature, Image, Mask, of_type
+from rekord.storage.transaction import Output, StagedFolder
 from rekord.verbs.export.images import as_text, seen
-from rekord.verbs.export.place import Output, Staging
 from rekord.verbs.export.reading import (
     Names,
     Options,
@@ -63,7 +63,9 @@ def check_tar(records: Records, options: Options) -> None:
     refuse_columns("WebDataset", twice, holds="columns whose names differ as extensions")
 
 
-def write_tars(records: Records, staging: Staging, options: Options, name_of: Callable[[int], str]) -> int:
+def write_tars(
+    records: Records, staging: StagedFolder, options: Options, name_of: Callable[[int], str]
+) -> int:
     """All records as tars, each below `shard_bytes` where that is given; gives the number of records."""
     tars = _Tars(staging, options.shard_bytes, name_of)
     members = _members(records, options)
@@ -204,7 +206,7 @@ def _npy(value: Any) -> bytes:
 class _Tars:
     """The tars that samples go to, one after another."""
 
-    def __init__(self, staging: Staging, shard_bytes: int | None, name_of: Callable[[int], str]) -> None:
+    def __init__(self, staging: StagedFolder, shard_bytes: int | None, name_of: Callable[[int], str]) -> None:
         self._staging = staging
         self._shard_bytes = shard_bytes
         self._name_of = name_of
@@ -238,7 +240,7 @@ class _Tars:
 
     def _next(self) -> Output:
         self._shards += 1
-        return self._staging.create(self._name_of(self._shards - 1))
+        return self._staging.output(self._name_of(self._shards - 1))
 
     def _end(self) -> None:
         assert self._output is not None

@@ -256,7 +256,7 @@ def _as_schema(
         if name not in before and not feature.optional and feature.default is ABSENT:
             near = near_miss(name, list(before))
             raise error(
-                "U698",
+                "U605",
                 f"`schema` cannot be used: there is no column `{name[:60]}` to make it of",
                 location=Location(feature=name),
                 expected="columns of the records, or optional ones, or some with a default",
@@ -341,7 +341,7 @@ def _names(name: str, given: Any, before: Schema) -> list[str]:
 
 def _refused(name: str, why: str, do: str, *, feature: str | None = None) -> RekordError:
     return error(
-        "U698",
+        "U605",
         f"`{name}` cannot be used: {why}",
         location=Location(feature=feature),
         expected="a change of columns that makes sense",

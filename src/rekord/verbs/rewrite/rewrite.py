@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -14,22 +14,23 @@ from rekord.conversion.commit import Companions
 from rekord.conversion.copy_records import Records, cut_records
 from rekord.conversion.derive import Copied, NewSplit, Remake
 from rekord.conversion.driver import Conversion, Outcome
-from rekord.conversion.plan import CutRule
-from rekord.dataset.combine import concat, joined_schema, joined_shards
+from rekord.dataset.combine import concat, joined_schema
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.infer import LazySchema, infer
 from rekord.dataset.manifest import Manifest
-from rekord.dataset.order import Order, checked_seed
+from rekord.dataset.order import Order
+from rekord.dataset.record_view import RecordView
 from rekord.dataset.samplers import FileOrder, Selected, Selection, Whole, all_numbers, digest_of, selected
 from rekord.dataset.shard_index import compression_of
+from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
-from rekord.framing.deflate import checked_compression
+from rekord.framing.deflate import compression_name
 from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Feature, RecordKind, Schema
-from rekord.storage.local import PathLike
+from rekord.storage.local import PathLike, Storage
 from rekord.storage.router import ANYWHERE
 from rekord.transforms.chain import as_chain
 from rekord.verbs.derive_common import (
@@ -44,20 +45,16 @@ from rekord.verbs.derive_common import (
     remake_plan,
     run_remake,
 )
+from rekord.verbs.options import OutputOptions, RewriteOptions, WriteOptions, output_folder, worker_count
 from rekord.verbs.rewrite.change import Change, OldFile, Rewritten, Stored, change_of
 from rekord.verbs.write import (
     TFDS_VERSION,
-    byte_count,
-    check_one_of,
-    checked_out,
-    checked_whole,
     index_columns,
     prepare,
     run,
     run_aloud,
     shard_template,
     tfds_name,
-    worker_count,
 )
 from rekord.version import VERSION
 
@@ -65,30 +62,7 @@ if TYPE_CHECKING:
     from rekord.transforms.base import Transform
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The arguments of `rk.rewrite`."""
-
-    kind: RecordKind | None = None
-    schema: Schema | None = None
-    cast: Mapping[str, Any] | None = None
-    rename: Mapping[str, str] | None = None
-    drop: Sequence[str] | None = None
-    keep: Sequence[str] | None = None
-    fill: Mapping[str, Any] | None = None
-    where: str | None = None
-    transforms: Any = ()
-    index: Sequence[str] = ()
-    shard_size: str | int = "128MB"
-    shards: int | None = None
-    compression: str | None = None
-    shuffle: bool = False
-    seed: int = 0
-    lossy: bool = False
-    format: str | None = None
-    workers: int | None = None
-    fresh: bool = False
-
+Given: TypeAlias = "PathLike | Dataset | Split"
 
 _REWRITE: Mapping[str, Any] = MappingProxyType({"verb": "rewrite"})
 
@@ -99,15 +73,15 @@ def copying(
     wanted: Mapping[str, Selection | None],
     out: str,
     schema: Schema,
-    cut: CutRule,
-    asked: Asked,
-    storage: Any,
+    asked: OutputOptions,
+    storage: Storage | None,
     told: Mapping[str, Any] = _REWRITE,
+    index: Sequence[str] = (),
 ) -> Remake:
     """The dataset of these records as they are; `told` is what the manifest says of how they were chosen."""
     old = as_one(olds, schema)
-    index_columns(schema, asked.index)  # refuses what is no column
-    index = tuple(dict.fromkeys([*asked.index, *old.index]))
+    index_columns(schema, index)  # refuses what is no column
+    index = tuple(dict.fromkeys([*index, *old.index]))
     compression = asked.compression or "none"
     if asked.format == "tfds":
         check_tfds(
@@ -118,6 +92,7 @@ def copying(
             None if compression == "none" else compression,
         )
     template = shard_template(out, compression, asked.format)
+    cut = asked.cut
     new: dict[str, NewSplit] = {}
     framed_bytes = 0
     with damage_told(olds):
@@ -168,8 +143,8 @@ def as_one(olds: Sequence[Old], schema: Schema) -> Old:
     return replace(olds[0], schema=schema, manifest=agreed, digest=joined_digest(olds), parent=parent)
 
 
-def _ordered(split: Split, ids: Selection | None, asked: Asked) -> Records:
-    shards = split._shards
+def _ordered(split: Split, ids: Selection | None, asked: OutputOptions) -> Records:
+    shards = split.view.shards
     if ids is None and not asked.shuffle:
         return Records(shards, FileOrder(shards))
     size = len(shards) if ids is None else len(ids)
@@ -189,7 +164,7 @@ def chosen_compression(asked: str | None, paths: Sequence[str], format: str | No
     TFDS reads no compressed files: for it there is none, unless asked for, which is refused.
     """
     if asked is not None:
-        return checked_compression(asked)
+        return compression_name(asked)
     if format == "tfds":
         return "none"
     found = {compression_of(path) for path in paths}
@@ -220,23 +195,19 @@ class Rewrite:
             raise
 
 
-def prepare_rewrite(given: Sequence[Any], out: Any, asked: Asked, *, storage: Any = None) -> Rewrite:
+def prepare_rewrite(
+    given: Sequence[Given], out: PathLike, asked: RewriteOptions, *, storage: Storage | None = None
+) -> Rewrite:
     """Everything that can be refused before a record is written is refused here."""
-    place = checked_out(out)
-    check_one_of("format", asked.format, (None, "tfds"))
-    checked_seed("seed", asked.seed)
+    place = output_folder(out)
     if not given:
         raise error(
             "U605", "`path` cannot be empty", expected="a dataset", found="none", do="rk.rewrite(path, out)"
         )
-    cut = CutRule(
-        shard_bytes=byte_count(asked.shard_size, name="shard_size"),
-        shards=None if asked.shards is None else checked_whole("shards", asked.shards, least=1, most=99_999),
-    )
     olds = [opened(one, kind=asked.kind) for one in given]
     check_apart(place, olds)
     splits = _joined(olds)
-    declared = all(split._schema.declared for split in splits.values())
+    declared = all(split.stored_schema.declared for split in splits.values())
     before = found_schema(olds, splits, asked.schema if not declared else None)
     change = change_of(
         before,
@@ -253,7 +224,7 @@ def prepare_rewrite(given: Sequence[Any], out: Any, asked: Asked, *, storage: An
     stays = same and not change.cast and not as_chain(asked.transforms).steps
     if before.kind == "bytes" and not stays:
         raise error(
-            "U698",
+            "U605",
             "payloads that are taken as they are have no columns to change",
             location=Location(path=olds[0].name),
             expected="other shards, another compression, another order, or `where`",
@@ -273,7 +244,7 @@ def prepare_rewrite(given: Sequence[Any], out: Any, asked: Asked, *, storage: An
             do='look at the values: rekord query IN "select … from records"',
         )
     if stays and not unproven:
-        copy = copying(olds, splits, wanted, place, before, cut, asked, storage)
+        copy = copying(olds, splits, wanted, place, before, asked, storage, index=asked.index)
         return Rewrite(out=place, olds=olds, copy=copy)
     source = _source(olds, splits, wanted, change, asked, strict=stays or not declared)
     conversion = _conversion(olds, source, place, asked, storage)
@@ -287,11 +258,13 @@ def _joined(olds: Sequence[Old]) -> dict[str, Split]:
         for name, split in old.splits.items():
             parts.setdefault(name, []).append(split)
     everything = [split for several in parts.values() for split in several]
-    if len(olds) > 1 and all(split._ids is None and not split._schema.declared for split in everything):
+    if len(olds) > 1 and all(
+        split.view.ids is None and not split.stored_schema.declared for split in everything
+    ):
         # What they hold is found out from all of them together.
         schema = LazySchema([path for split in everything for path in split.paths], None, None)
         return {
-            name: Split(name, joined_shards([split._shards for split in several]), schema)
+            name: Split(name, RecordView(Shards.concat([split.view.shards for split in several])), schema)
             for name, several in parts.items()
         }
     if len(olds) > 1:  # splits of other names must agree too: they become one dataset
@@ -304,7 +277,7 @@ def found_schema(olds: Sequence[Old], splits: Mapping[str, Split], given: Schema
     if given is not None:
         return given
     parts = [split for old in olds for split in old.splits.values()]
-    if any(split._schema.declared for split in parts):
+    if any(split.stored_schema.declared for split in parts):
         return joined_schema(parts).get()
     with damage_told(olds):
         found = parts[0].schema
@@ -319,7 +292,7 @@ def _wanted(split: Split, where: str | None) -> Selection | None:
         from rekord.verbs.query import matching  # which needs DuckDB
 
         return selected(matching(split, where))
-    return split._ids
+    return split.view.ids
 
 
 # Changed on their way.
@@ -330,13 +303,13 @@ def _source(
     splits: Mapping[str, Split],
     wanted: Mapping[str, Selection | None],
     change: Change,
-    asked: Asked,
+    asked: RewriteOptions,
     *,
     strict: bool,
 ) -> Rewritten:
     if len(splits) > 1 and "split" in change.schema:
         raise error(
-            "U698",
+            "U605",
             "a column `split` cannot be kept in a dataset of several splits",
             location=Location(feature="split"),
             expected="a column of another name",
@@ -348,7 +321,7 @@ def _source(
     for name, split in splits.items():
         ids = wanted[name]
         chosen = None if ids is None else _by_shard(split, ids)
-        known = len(ids) if ids is not None else len(split._shards) if split._shards.counted else None
+        known = len(ids) if ids is not None else len(split.view.shards) if split.view.shards.counted else None
         rows = None if rows is None or known is None else rows + known
         for shard, path in enumerate(split.paths):
             told = ANYWHERE.stat(path)
@@ -372,55 +345,40 @@ def _by_shard(split: Split, ids: Selection) -> list[Any]:
     numbers = all_numbers(ids)
     if len(numbers) > 1 and not bool((np.diff(numbers) > 0).all()):
         raise error(
-            "U698",
+            "U605",
             "the records of a view in an order of its own can only be copied",
             expected="a view in the order of its files, each record once",
             found="another order",
             do="rewrite the view first, and change its columns then",
         )
-    edges = np.searchsorted(numbers, split._shards.starts)
+    edges = np.searchsorted(numbers, split.view.shards.starts)
     return [
         numbers[begin:end] - start
-        for begin, end, start in zip(edges[:-1], edges[1:], split._shards.starts[:-1], strict=True)
+        for begin, end, start in zip(edges[:-1], edges[1:], split.view.shards.starts[:-1], strict=True)
     ]
 
 
-def _conversion(olds: Sequence[Old], source: Rewritten, out: str, asked: Asked, storage: Any) -> Conversion:
+def _conversion(
+    olds: Sequence[Old], source: Rewritten, out: str, asked: RewriteOptions, storage: Storage | None
+) -> Conversion:
     schema = source.change.schema
     renamed = {one.old: one.new for one in source.change.columns}
     old = as_one(olds, source.change.before)
     kept = [renamed[name] for name in old.index if name in renamed and renamed[name] in schema.context]
     plain = not as_chain(asked.transforms).steps
     names = tuple(dict.fromkeys(file.split for file in source.files))
-    conversion = prepare(
-        source,
-        out,
-        schema=None,
+    output = {one.name: getattr(asked, one.name) for one in fields(OutputOptions)}
+    options = WriteOptions(
+        **output,
         layout=Stored(schema),
-        map=None,
         transforms=asked.transforms,
-        names=None,
         split="source" if source.splits is not None else names[0],
-        split_by=None,
-        stratify=None,
-        key=None,
         # A transform may take a column away: what is then asked for by name is refused there.
         index=tuple(dict.fromkeys([*asked.index, *(kept if plain else ())])),
-        shard_size=asked.shard_size,
-        shards=asked.shards,
-        compression=asked.compression,
-        shuffle=asked.shuffle,
-        seed=asked.seed,
         verify="headers",
-        on_bad_row="stop",
         max_rejects=0,
-        limit=None,
-        workers=asked.workers,
-        engine="local",
-        staging=None,
-        fresh=asked.fresh,
-        format=asked.format,
     )
+    conversion = prepare(source, out, options)
     conversion = replace(
         conversion, parent=old.parent, companions=_Beside(conversion.companions, other_companions(old))
     )
@@ -438,9 +396,6 @@ class _Beside:
         return {**self.kept, **self.made(manifest)}
 
 
-Given: TypeAlias = "PathLike | Dataset | Split"
-
-
 def rewrite(
     path: Given | Iterable[Given],
     out: PathLike,
@@ -451,7 +406,7 @@ def rewrite(
     rename: Mapping[str, str] | None = None,
     drop: Sequence[str] | None = None,
     keep: Sequence[str] | None = None,
-    fill: Mapping[str, Any] | None = None,
+    fill: Mapping[str, object] | None = None,
     where: str | None = None,
     transforms: Transform | Sequence[Transform] = (),
     index: Sequence[str] = (),
@@ -484,35 +439,12 @@ def rewrite(
 
     The dataset appears when it is complete, and after a crash the same call goes on where it stopped.
     """
-
+    options = RewriteOptions.of(locals())
     several = (
         isinstance(path, Iterable) and not isinstance(path, (str, bytes, os.PathLike)) and _is_many(path)
     )
-    prepared = prepare_rewrite(
-        list(path) if several else [path],  # type: ignore[arg-type]
-        out,
-        Asked(
-            kind=kind,
-            schema=schema,
-            cast=cast,
-            rename=rename,
-            drop=drop,
-            keep=keep,
-            fill=fill,
-            where=where,
-            transforms=transforms,
-            index=index,
-            shard_size=shard_size,
-            shards=shards,
-            compression=compression,
-            shuffle=shuffle,
-            seed=seed,
-            lossy=lossy,
-            format=format,
-            workers=workers,
-            fresh=fresh,
-        ),
-    )
+    given: list[Given] = list(path) if several else [path]  # type: ignore[arg-type, list-item]
+    prepared = prepare_rewrite(given, out, options)
     prepared.run(progress=progress)
     return open_dataset(prepared.out)
 

@@ -246,7 +246,11 @@ def test_a_key_that_no_record_has_names_its_near_miss(tmp_path: Path) -> None:
     path = put(tmp_path / "a.tfrecord", ROWS[:3])
     with pytest.raises(rk.UsageError) as caught:
         rk.diff(path, path, key="ids")
-    assert (caught.value.code, caught.value.location.path) == ("U645", path)
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U606",
+        "no record of A has the key 'ids'",
+        path,
+    )
     assert caught.value.expected == "one of `id`, `name`, `score`"
     assert caught.value.likely == "`id` is meant"
     assert caught.value.do == "--key id"
@@ -268,7 +272,11 @@ def test_a_key_that_cannot_tell_records_apart_is_refused(
     with pytest.raises(rk.UsageError) as caught:
         rk.diff(tmp_path / "a", tmp_path / "a", key="k")
     where = caught.value.location
-    assert (caught.value.code, caught.value.found) == ("U646", found)
+    assert (caught.value.code, caught.value.what, caught.value.found) == (
+        "U646",
+        "`k` cannot tell records apart",
+        found,
+    )
     assert (where.path, where.record, where.feature) == (str(tmp_path / "a"), record, "k")
     assert where.offset == frame_offsets(data)[record]
 
@@ -280,7 +288,11 @@ def test_more_records_than_the_sort_can_number_are_refused(
     path = put(tmp_path / "a.tfrecord", ROWS)
     with pytest.raises(rk.UsageError) as caught:
         rk.diff(path, path, key="id")
-    assert (caught.value.code, caught.value.location.path) == ("U647", path)
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U646",
+        "too many records to match by key",
+        path,
+    )
 
 
 @pytest.mark.parametrize("key", [7, "", b"id"])

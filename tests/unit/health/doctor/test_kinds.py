@@ -240,7 +240,7 @@ def test_a_cast_is_named_for_kinds_that_it_can_join(
         assert do.startswith(f"rekord rewrite IN OUT --cast x={dtype}; and ")
         new = rk.rewrite(path, tmp_path / "new", cast={"x": dtype}, progress=False)
         assert rk.doctor(tmp_path / "new").ok
-        assert len(new) == 30
+        assert new.records == 30
 
 
 def test_one_shard_of_another_kind_is_named_and_the_others_agree(tmp_path: Path) -> None:

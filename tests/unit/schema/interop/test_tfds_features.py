@@ -289,14 +289,15 @@ STEPS = rk.Schema(context={"a": rk.Int64()}, steps={"s": rk.Int64()})
 def test_what_tfds_cannot_hold_names_the_column(schema, column):
     with pytest.raises(UsageError) as caught:
         tfds_files(schema, "pets", "1.0.0", {"train": ([1], 1)})
-    assert (caught.value.code, caught.value.location.feature) == ("U614", column)
+    assert (caught.value.code, caught.value.location.feature) == ("U676", column)
+    assert caught.value.what == f"`{column}` cannot be part of a TFDS dataset"
     assert caught.value.do
 
 
 def test_a_compressed_dataset_is_refused():
     with pytest.raises(UsageError) as caught:
         check_tfds(rk.Schema({"x": rk.Int64()}), "pets", "1.0.0", ["train"], "gzip")
-    assert caught.value.code == "U614"
+    assert (caught.value.code, caught.value.what) == ("U676", "a TFDS dataset cannot be compressed")
     assert "gzip" in caught.value.found
 
 
@@ -315,7 +316,8 @@ def test_a_compressed_dataset_is_refused():
 def test_names_that_tfds_does_not_take_are_refused(name, version, split):
     with pytest.raises(UsageError) as caught:
         tfds_files(rk.Schema({"x": rk.Int64()}), name, version, {split: ([1], 1)})
-    assert caught.value.code == "U615"
+    assert caught.value.code == "U605"
+    assert caught.value.what.endswith(" of a TFDS dataset")
 
 
 def test_boxes_become_the_four_keys_that_they_are_stored_under():
@@ -341,8 +343,8 @@ def test_the_examples_of_the_pages_are_what_is_said(tmp_path, monkeypatch):
     sparse = rk.Schema({"words": rk.Sparse("float32", 1000)})
     cases: list[tuple[str, Any]] = [
         ("X536", lambda: read_tfds_folder("fruit")),
-        ("U614", lambda: tfds_files(sparse, "fruit", "1.0.0", {})),
-        ("U615", lambda: tfds_files(sparse, "my-fruit", "1.0.0", {})),
+        ("U676", lambda: tfds_files(sparse, "fruit", "1.0.0", {})),
+        ("U605", lambda: tfds_files(sparse, "my-fruit", "1.0.0", {})),
     ]
     for code, call in cases:
         with pytest.raises(RekordError) as caught:

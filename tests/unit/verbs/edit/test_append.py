@@ -12,6 +12,7 @@ from rekord.dataset.manifest import read_manifest
 from rekord.testing.datasets import tree
 from rekord.verbs.edit.append import appended
 from rekord.verbs.edit.common import Target
+from rekord.verbs.options import WriteOptions
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(), "label": rk.Label(["cat", "dog"])})
 
@@ -94,7 +95,7 @@ def test_without_train_and_with_several_splits_one_has_to_be_named(tmp_path):
         rk.append(tmp_path / "in", rows(0, 3), tmp_path / "out", progress=False)
     assert (caught.value.code, caught.value.location.path) == ("U605", str(tmp_path / "in"))
     rk.write(rows(0, 50), tmp_path / "one", schema=SCHEMA, split="all", progress=False)
-    assert len(rk.append(tmp_path / "one", rows(0, 3), tmp_path / "out", progress=False)) == 53
+    assert rk.append(tmp_path / "one", rows(0, 3), tmp_path / "out", progress=False).records == 53
 
 
 def test_a_row_that_does_not_fit_ends_it_with_its_place(path, tmp_path):
@@ -133,15 +134,19 @@ def test_the_same_again_has_nothing_to_do_and_other_rows_are_refused(path, tmp_p
     for more in (rows(200, 210), file):
         out = tmp_path / f"out{len(os.listdir(tmp_path))}"
         target = Target(out=str(out))
-        assert not appended(path, more, target).nothing_to_do
+        assert not appended(path, more, target, WriteOptions()).nothing_to_do
         before = tree(out)
-        again = appended(path, more, target)
+        again = appended(path, more, target, WriteOptions())
         assert again.nothing_to_do
         assert sum(again.counts.values()) == (10 if isinstance(more, list) else 1)
         assert (again.linked_shards, again.written_shards) == (4, 1)
         with pytest.raises(rk.UsageError) as caught:
-            appended(path, rows(1, 2), target)
-        assert (caught.value.code, caught.value.location.path) == ("U618", str(out))
+            appended(path, rows(1, 2), target, WriteOptions())
+        assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+            "U618",
+            "output already exists",
+            str(out),
+        )
         assert tree(out) == before
 
 
@@ -174,15 +179,15 @@ def test_images_are_appended_by_the_layout_that_the_dataset_was_written_by(tmp_p
     made = rk.append(
         tmp_path / "in", rk.sources.image_folder(tmp_path / "second"), tmp_path / "out", progress=False
     )
-    assert [row["text"] for row in made] == ["cat", "dog", "cat", "dog"]
-    assert [(row["label"], row["height"], row["width"]) for row in made] == [(1, 6, 8), (2, 6, 8)] * 2
+    assert [row["text"] for row in made[:]] == ["cat", "dog", "cat", "dog"]
+    assert [(row["label"], row["height"], row["width"]) for row in made[:]] == [(1, 6, 8), (2, 6, 8)] * 2
     renamed = rk.relabel(tmp_path / "out", tmp_path / "renamed", {"dog": "wolf"}, progress=False)
-    assert [row["text"] for row in renamed] == ["cat", "wolf"] * 2
+    assert [row["text"] for row in renamed[:]] == ["cat", "wolf"] * 2
     os.rename(tmp_path / "second" / "dog", tmp_path / "second" / "wolf")
     more = rk.append(
         tmp_path / "renamed", rk.sources.image_folder(tmp_path / "second"), tmp_path / "more", progress=False
     )
-    assert [row["text"] for row in more] == ["cat", "wolf"] * 3
+    assert [row["text"] for row in more[:]] == ["cat", "wolf"] * 3
     assert rk.check(tmp_path / "more").ok
 
 
@@ -192,7 +197,7 @@ def test_transforms_of_the_dataset_are_applied_to_new_rows(tmp_path):
     source = rk.sources.image_folder(tmp_path / "images")
     rk.write(source, tmp_path / "in", transforms=[rk.transforms.resize(4, 4)], progress=False)
     made = rk.append(tmp_path / "in", source, tmp_path / "out", progress=False)
-    assert [(row["height"], row["width"]) for row in made] == [(4, 4), (4, 4)]
+    assert [(row["height"], row["width"]) for row in made[:]] == [(4, 4), (4, 4)]
 
 
 def test_a_tfds_folder_stays_one(tmp_path):
@@ -203,12 +208,16 @@ def test_a_tfds_folder_stays_one(tmp_path):
     assert [os.path.basename(one) for one in made["train"].paths] == [
         f"pets-train.tfrecord-{i:05d}-of-00002" for i in range(2)
     ]
-    assert len(made) == 20
+    assert made.records == 20
 
 
 def test_rows_for_a_place_that_is_taken_are_not_kept(path, tmp_path):
     rk.append(path, iter(rows(200, 210)), tmp_path / "out", progress=False)
     with pytest.raises(rk.UsageError) as caught:
         rk.append(path, iter(rows(200, 220)), tmp_path / "out", progress=False)
-    assert (caught.value.code, caught.value.location.path) == ("U618", str(tmp_path / "out"))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U618",
+        "output already exists",
+        str(tmp_path / "out"),
+    )
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]

@@ -185,7 +185,12 @@ def test_a_line_that_names_no_record_is_refused(path, text, line, expected, foun
         with pytest.raises(rk.UsageError) as caught:
             verb(path, "out", records="list", progress=False)
         failure = caught.value
-        assert (failure.code, failure.location.path, failure.location.line) == ("U648", "list", line)
+        assert (failure.code, failure.what, failure.location.path, failure.location.line) == (
+            "U624",
+            "a list of records cannot be read",
+            "list",
+            line,
+        )
         assert failure.expected == expected
         assert found is None or failure.found == found
 
@@ -309,7 +314,11 @@ def test_a_feature_called_split_is_not_taken_for_the_split(tmp_path: Path) -> No
     answer.write_text(json.dumps({"columns": ["split", "_record"], "rows": [["train", 3]]}))
     with pytest.raises(rk.UsageError) as caught:
         record_list(answer)
-    assert (caught.value.code, caught.value.location.path) == ("U648", str(answer))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U624",
+        "a list of records cannot be read",
+        str(answer),
+    )
     assert caught.value.expected == "the columns `_split` and `_record`"
 
 

@@ -47,7 +47,7 @@ def test_a_class_goes_into_another_and_is_gone_from_the_list(path, tmp_path):
     assert named(made) == ["cat"] * 200 + ["cow"] * 100
     assert other_shards(path, made) == [2, 3, 4, 5]
     assert read_manifest(str(tmp_path / "out")).splits["train"].classes == {"label": {"0": 200, "1": 100}}
-    assert [row["caption"] for row in made] == [f"picture {i}" for i in range(300)]
+    assert [row["caption"] for row in made[:]] == [f"picture {i}" for i in range(300)]
     assert rk.check(tmp_path / "out").findings == []
     assert "dog" not in (tmp_path / "out" / "schema.pbtxt").read_text()
     assert tree(path) == before
@@ -147,15 +147,15 @@ def test_labels_come_from_a_file_by_key_or_by_number(path, tmp_path):
         ("x,label\n1,cat\n9999,dog\n", "X571", 3),
         ("split,record,label\ntrain,300,dog\n", "X571", 2),
         ("split,record,label\ntest,3,dog\n", "X571", 2),
-        ("split,record,label\ntrain,-3,dog\n", "U648", 2),
-        ("x,label\n1,cat\n1,dog\n", "U648", 3),
-        ("x,label\n1\n", "U648", 2),
-        ("x,label\n1,mouse\n", "U628", 2),
-        ("x,lable\n1,cat\n", "U648", 1),
-        ("label\ncat\n", "U648", 1),
-        ("x,caption,label\n1,a,cat\n", "U648", 1),
-        ('x,label\n1,"cat\n', "U648", 2),
-        ("", "U648", 1),
+        ("split,record,label\ntrain,-3,dog\n", "U624: list of labels or records cannot be read", 2),
+        ("x,label\n1,cat\n1,dog\n", "U624: list of labels or records cannot be read", 3),
+        ("x,label\n1\n", "U624: list of labels or records cannot be read", 2),
+        ("x,label\n1,mouse\n", "U606: `label` has no class 'mouse'", 2),
+        ("x,lable\n1,cat\n", "U624: list of labels or records cannot be read", 1),
+        ("label\ncat\n", "U624: list of labels or records cannot be read", 1),
+        ("x,caption,label\n1,a,cat\n", "U624: list of labels or records cannot be read", 1),
+        ('x,label\n1,"cat\n', "U624: list of labels or records cannot be read", 2),
+        ("", "U624: list of labels or records cannot be read", 1),
     ],
 )
 def test_a_file_that_cannot_be_meant_is_refused_by_its_line(path, tmp_path, text, code, line):
@@ -163,7 +163,8 @@ def test_a_file_that_cannot_be_meant_is_refused_by_its_line(path, tmp_path, text
     file.write_text(text)
     with pytest.raises(rk.RekordError) as caught:
         relabel(path, tmp_path / "out", file=file)
-    assert (caught.value.code, caught.value.location.path) == (code, str(file))
+    assert str(caught.value).startswith(code)
+    assert caught.value.location.path == str(file)
     assert caught.value.location.line == line
     assert sorted(os.listdir(tmp_path)) == ["in", "labels.csv"]
 
@@ -173,7 +174,11 @@ def test_a_file_that_is_no_text_is_refused(path, tmp_path):
     file.write_bytes(b"x,label\n\xff\xfe,cat\n")
     with pytest.raises(rk.UsageError) as caught:
         relabel(path, tmp_path / "out", file=file)
-    assert (caught.value.code, caught.value.location.path) == ("U648", str(file))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U624",
+        "list of labels or records cannot be read",
+        str(file),
+    )
     with pytest.raises(rk.DatasetError) as missing:
         relabel(path, tmp_path / "out", file=tmp_path / "none.csv")
     assert (missing.value.code, missing.value.location.path) == ("X501", str(tmp_path / "none.csv"))
@@ -182,38 +187,54 @@ def test_a_file_that_is_no_text_is_refused(path, tmp_path):
 @pytest.mark.parametrize(
     ("change", "options", "code"),
     [
-        ({"mouse": "cat"}, {}, "U628"),
-        ({"cat": 3}, {}, "U628"),
-        ({"cat": -1}, {}, "U628"),
-        ({"cat": True}, {}, "U628"),
-        ({3: "cat"}, {}, "U628"),
-        ("mouse", {"where": "x = 1"}, "U628"),
-        (lambda batch: [3] * len(batch["x"]), {}, "U628"),
-        (lambda batch: ["cat"], {}, "U649"),
-        (lambda batch: 1, {}, "U649"),
-        (None, {}, "U629"),
-        (None, {"names": ["cat", "dog"]}, "U629"),
-        (None, {"names": 2}, "U629"),
-        (None, {"where": "x = 1", "names": 3}, "U629"),
-        ({"cat": "dog"}, {"column": "caption"}, "U629"),
-        ({"cat": "dog"}, {"key": "x"}, "U629"),
-        ({"cat": "dog"}, {"file": "labels.csv"}, "U629"),
-        ({0: 1}, {"column": "x", "names": ["a", "b"]}, "U629"),
-        (1.5, {}, "U629"),
-        (None, {"file": 3}, "U629"),
+        ({"mouse": "cat"}, {}, "U606: `label` has no class 'mouse'"),
+        ({"cat": 3}, {}, "U606: `label` has no class 3"),
+        ({"cat": -1}, {}, "U606: `label` has no class -1"),
+        ({"cat": True}, {}, "U606: `label` has no class True"),
+        ({3: "cat"}, {}, "U606: `label` has no class 3"),
+        ("mouse", {"where": "x = 1"}, "U606: `label` has no class 'mouse'"),
+        (lambda batch: [3] * len(batch["x"]), {}, "U606: `label` has no class 3"),
+        (lambda batch: ["cat"], {}, "U622: function must return one value per record"),
+        (lambda batch: 1, {}, "U622: function must return one value per record"),
+        (None, {}, "U605: nothing is said of the new labels"),
+        (
+            None,
+            {"names": ["cat", "dog"]},
+            "U605: the class `cow` has records, and is not among the new classes",
+        ),
+        (None, {"names": 2}, "U605: the class `cow` has records, and is not among the new classes"),
+        (
+            None,
+            {"where": "x = 1", "names": 3},
+            "U605: `where` says which records get a class, and none is named",
+        ),
+        ({"cat": "dog"}, {"column": "caption"}, "U605: `caption` holds no classes"),
+        ({"cat": "dog"}, {"key": "x"}, "U605: `key` is about a file of labels"),
+        ({"cat": "dog"}, {"file": "labels.csv"}, "U605: labels come from `change` or from `file`"),
+        (
+            {0: 1},
+            {"column": "x", "names": ["a", "b"]},
+            "U605: `x` is no Label, so that it has no list of classes",
+        ),
+        (1.5, {}, "U605: labels cannot be changed to 1.5"),
+        (None, {"file": 3}, "U605: `file` is no path"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_nothing_appears(path, tmp_path, change, options, code):
     with pytest.raises(rk.UsageError) as caught:
         relabel(path, tmp_path / "out", change, **options)
-    assert caught.value.code == code
+    assert str(caught.value).startswith(code)
     assert os.listdir(tmp_path) == ["in"]
 
 
 def test_a_function_that_gives_no_class_is_told_by_the_record(path, tmp_path):
     with pytest.raises(rk.UsageError) as caught:
         relabel(path, tmp_path / "out", lambda batch: np.where(batch["x"] == 120, 3, 0))
-    assert (caught.value.code, caught.value.found) == ("U628", "3")
+    assert (caught.value.code, caught.value.what, caught.value.found) == (
+        "U606",
+        "`label` has no class 3",
+        "3",
+    )
     assert caught.value.location.path == rk.open(path)["train"].paths[2]
     assert (caught.value.location.record, caught.value.location.feature) == (20, "label")
 
@@ -224,9 +245,9 @@ def test_a_label_that_was_not_there_can_be_set_and_others_stay_away(tmp_path):
     rk.write(rows, tmp_path / "in", schema=schema, progress=False)
     made = relabel(tmp_path / "in", tmp_path / "out", {"cat": "dog"})
     assert made.schema["label"] == rk.Label(["dog"], optional=True)
-    assert [row["label"] for row in made] == [None if i % 2 else 0 for i in range(10)]
+    assert [row["label"] for row in made[:]] == [None if i % 2 else 0 for i in range(10)]
     done = relabelled(tmp_path / "in", Target(out=str(tmp_path / "set")), "dog", where="x < 4")
-    assert [row["label"] for row in rk.open(tmp_path / "set")] == [1, 1, 1, 1, 0, None, 0, None, 0, None]
+    assert [row["label"] for row in rk.open(tmp_path / "set")[:]] == [1, 1, 1, 1, 0, None, 0, None, 0, None]
     assert done.counts == {"train": 4}
 
 
@@ -234,9 +255,9 @@ def test_plain_numbers_are_changed_by_number(tmp_path):
     schema = rk.Schema({"label": rk.Int64(range=(0, 9)), "k": rk.Int64(dtype="uint8")})
     rk.write([{"label": i % 5, "k": i} for i in range(20)], tmp_path / "in", schema=schema, progress=False)
     made = relabel(tmp_path / "in", tmp_path / "out", {4: 9, "3": 0})
-    assert [row["label"] for row in made][:5] == [0, 1, 2, 0, 9]
+    assert [row["label"] for row in made[:]][:5] == [0, 1, 2, 0, 9]
     made = relabel(tmp_path / "in", tmp_path / "k", 200, column="k", where="k > 17")
-    assert [row["k"] for row in made][-3:] == [17, 200, 200]
+    assert [row["k"] for row in made[:]][-3:] == [17, 200, 200]
     with pytest.raises(rk.EncodeError) as caught:
         relabel(tmp_path / "in", tmp_path / "far", {4: 10})
     assert caught.value.location.feature == "label"
@@ -247,11 +268,11 @@ def test_classes_without_names_keep_their_number(tmp_path):
     schema = rk.Schema({"label": rk.Label(4)})
     rk.write([{"label": i % 4} for i in range(20)], tmp_path / "in", schema=schema, progress=False)
     made = relabel(tmp_path / "in", tmp_path / "out", {3: 0})
-    assert (made.schema["label"].count, [row["label"] for row in made][:4]) == (4, [0, 1, 2, 0])
+    assert (made.schema["label"].count, [row["label"] for row in made[:]][:4]) == (4, [0, 1, 2, 0])
     made = relabel(tmp_path / "in", tmp_path / "names", names=["a", "b", "c", "d"])
     assert named(made)[:4] == ["a", "b", "c", "d"]
     made = relabel(tmp_path / "in", tmp_path / "fewer", {3: 0}, names=3)
-    assert (made.schema["label"].count, [row["label"] for row in made][:4]) == (3, [0, 1, 2, 0])
+    assert (made.schema["label"].count, [row["label"] for row in made[:]][:4]) == (3, [0, 1, 2, 0])
 
 
 def test_the_default_of_a_label_goes_along(tmp_path):
@@ -270,13 +291,17 @@ def test_several_classes_a_record_are_mapped_one_by_one(tmp_path):
     rk.write(rows, tmp_path / "in", schema=schema, shards=4, progress=False)
     made = relabel(tmp_path / "in", tmp_path / "out", {"b": "a"})
     assert made.schema["tags"].names == ("a", "c")
-    assert [row["tags"].tolist() for row in made][:4] == [[], [0], [0, 0], [0, 0, 1]]
+    assert [row["tags"].tolist() for row in made[:]][:4] == [[], [0], [0, 0], [0, 0, 1]]
     made = relabel(tmp_path / "in", tmp_path / "two", {3: 100}, column="two")
-    assert [row["two"].tolist() for row in made][2:4] == [[2, 100], [100, 4]]
+    assert [row["two"].tolist() for row in made[:]][2:4] == [[2, 100], [100, 4]]
     assert other_shards(tmp_path / "in", made) == [0]
     with pytest.raises(rk.UsageError) as caught:
         relabel(tmp_path / "in", tmp_path / "set", "a", column="tags")
-    assert (caught.value.code, caught.value.location.feature) == ("U629", "tags")
+    assert (caught.value.code, caught.value.what, caught.value.location.feature) == (
+        "U605",
+        "`tags` holds several classes a record",
+        "tags",
+    )
 
 
 def test_a_text_that_names_the_class_too_is_told_of(tmp_path):
@@ -301,7 +326,7 @@ def test_texts_and_synsets_of_classification_are_kept_true(tmp_path):
     rk.write(rows, tmp_path / "in", layout=layout, shards=3, progress=False)
     made = relabel(tmp_path / "in", tmp_path / "out", {"dog": "cat", "cow": "ox"})
     assert made.schema["label"].names == ("background", "cat", "ox")
-    assert [(row["label"], row["text"], row["synset"]) for row in made][:3] == [
+    assert [(row["label"], row["text"], row["synset"]) for row in made[:]][:3] == [
         (1, "cat", "n1"),
         (1, "cat", "n1"),
         (2, "ox", "n3"),
@@ -309,8 +334,8 @@ def test_texts_and_synsets_of_classification_are_kept_true(tmp_path):
     options = read_manifest(str(tmp_path / "out")).options["layout"]
     assert (options["classes"], options["synsets"]) == (["cat", "ox"], ["n1", "n3"])
     set_one = relabel(tmp_path / "in", tmp_path / "set", "cow", where="filename = '0.jpg'")
-    assert next((row["label"], row["text"], row["synset"]) for row in set_one) == (3, "cow", "n3")
-    assert [row["image"] for row in set_one] == [picture()] * 6
+    assert next((row["label"], row["text"], row["synset"]) for row in set_one[:]) == (3, "cow", "n3")
+    assert [row["image"] for row in set_one[:]] == [picture()] * 6
     more = rk.append(tmp_path / "out", [{**rows[0], "label": "ox"}], tmp_path / "more", progress=False)
     assert more[6]["text"] == "ox"
 
@@ -333,15 +358,15 @@ def test_class_names_and_the_label_map_of_detection_are_kept_true(tmp_path):
     told = msgspec.structs.replace(manifest, companions=listed).to_json()
     (tmp_path / "in" / "rekord.json").write_bytes(told)
     made = relabel(tmp_path / "in", tmp_path / "out", {"van": "bus", "car": "auto"})
-    assert [row["labels"].tolist() for row in made] == [[1, 3], [1, 3]]
-    assert [list(row["class_names"]) for row in made] == [["auto", "bus"], ["auto", "bus"]]
+    assert [row["labels"].tolist() for row in made[:]] == [[1, 3], [1, 3]]
+    assert [list(row["class_names"]) for row in made[:]] == [["auto", "bus"], ["auto", "bus"]]
     assert read_label_map(tmp_path / "out" / "label_map.pbtxt") == {1: "auto", 3: "bus"}
     assert read_manifest(str(tmp_path / "out")).options["layout"]["classes"] == [[1, "auto"], [3, "bus"]]
     some = relabel(tmp_path / "in", tmp_path / "some", {"van": "bus"})
     assert other_shards(tmp_path / "in", some) == [1]
     new = relabel(tmp_path / "in", tmp_path / "new", {"car": "truck"}, where="filename = '1.jpg'")
-    assert [row["labels"].tolist() for row in new] == [[1, 3], [8, 7]]
-    assert [list(row["class_names"]) for row in new] == [["car", "bus"], ["truck", "van"]]
+    assert [row["labels"].tolist() for row in new[:]] == [[1, 3], [8, 7]]
+    assert [list(row["class_names"]) for row in new[:]] == [["car", "bus"], ["truck", "van"]]
     assert read_label_map(tmp_path / "new" / "label_map.pbtxt") == {1: "car", 3: "bus", 7: "van", 8: "truck"}
 
 
@@ -356,7 +381,9 @@ def test_the_steps_of_sequences_stay_as_they_are(tmp_path):
     rows = [{"label": i % 2, "v": [[i, j] for j in range(i % 3)]} for i in range(9)]
     rk.write(rows, tmp_path / "in", schema=schema, progress=False)
     made = relabel(tmp_path / "in", tmp_path / "out", {"a": "z", "b": "a"})
-    assert [row["v"].tolist() for row in made] == [row["v"].tolist() for row in rk.open(tmp_path / "in")]
+    assert [row["v"].tolist() for row in made[:]] == [
+        row["v"].tolist() for row in rk.open(tmp_path / "in")[:]
+    ]
     assert named(made)[:2] == ["z", "a"]
 
 
@@ -374,7 +401,7 @@ def test_keys_that_the_schema_does_not_name_are_never_lost(tmp_path):
     assert not (tmp_path / "out").exists()
     rk.rewrite(tmp_path / "in", tmp_path / "kept", keep=["x", "label"], progress=False)
     new = rk.relabel(tmp_path / "kept", tmp_path / "new", 1, where="x = 7", progress=False)
-    assert [int(row["label"]) for row in new] == [0] * 7 + [1] + [0] * 2
+    assert [int(row["label"]) for row in new[:]] == [0] * 7 + [1] + [0] * 2
     assert [sorted(rk.decode(record)) for record in rk.records(new["train"].paths[0])] == [
         ["label", "x"]
     ] * 10

@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 
 import rekord as rk
-from rekord.conversion.staging import Lock
 from rekord.dataset.manifest import read_manifest
+from rekord.storage.transaction import Transaction
 from rekord.testing.datasets import tree
 from rekord.verbs.edit import common
 from rekord.verbs.edit.common import Target
@@ -74,11 +74,14 @@ def test_files_of_others_are_never_lost(path, tmp_path, name):
     before = tree(path)
     with pytest.raises(rk.UsageError) as caught:
         delete(path)
-    assert caught.value.code == "U627"
+    assert (caught.value.code, caught.value.what) == (
+        "U618",
+        "dataset to replace contains files that rekord did not write",
+    )
     assert caught.value.location.path == str(path / (name if "." in name.split("/")[0] else "folder"))
     assert tree(path) == before
     assert os.listdir(tmp_path) == ["in"]
-    assert len(rk.delete(path, tmp_path / "out", where="x = 3", progress=False)) == 299
+    assert rk.delete(path, tmp_path / "out", where="x = 3", progress=False).records == 299
 
 
 def test_a_file_that_comes_at_the_last_moment_is_kept_beside(path, tmp_path, monkeypatch):
@@ -104,7 +107,7 @@ def test_a_link_stays_one_and_what_it_leads_to_is_replaced(path, tmp_path):
     os.symlink(path, tmp_path / "place" / "link")
     made = delete(tmp_path / "place" / "link")
     assert os.path.islink(tmp_path / "place" / "link")
-    assert len(made) == len(rk.open(path)) == 299
+    assert made.records == rk.open(path).records == 299
     assert os.listdir(tmp_path / "place") == ["link"]
 
 
@@ -118,16 +121,16 @@ def test_a_dataset_that_changes_meanwhile_is_not_replaced(path, tmp_path):
     with pytest.raises(rk.DatasetError) as caught:
         delete(path, meddling)
     assert (caught.value.code, caught.value.location.path) == ("X570", str(path))
-    assert len(rk.open(path)) == 300
-    assert len(delete(path)) == 299
+    assert rk.open(path).records == 300
+    assert delete(path).records == 299
     assert os.listdir(tmp_path) == ["in"]
 
 
 def test_while_somebody_writes_to_it_a_dataset_is_not_replaced(path):
-    with Lock(str(path)), pytest.raises(rk.DatasetError) as caught:
+    with Transaction(path).lock(), pytest.raises(rk.DatasetError) as caught:
         delete(path)
     assert (caught.value.code, caught.value.location.path) == ("X512", str(path))
-    assert len(delete(path)) == 299
+    assert delete(path).records == 299
 
 
 def test_two_edits_at_once_are_refused(path, tmp_path):
@@ -141,7 +144,7 @@ def test_two_edits_at_once_are_refused(path, tmp_path):
 
     delete(path, second)
     assert set(refused) == {("X512", str(path))}
-    assert len(rk.open(path)) == 299
+    assert rk.open(path).records == 299
 
 
 def test_who_reads_meanwhile_gets_what_was_there_or_is_told(path):
@@ -162,7 +165,7 @@ def test_who_reads_meanwhile_gets_what_was_there_or_is_told(path):
             split[0]
         assert caught.value.code in codes
         assert split[299]["x"] == 299  # a shard that is linked is the one that it was
-    assert len(rk.open(path)) == 299
+    assert rk.open(path).records == 299
 
 
 def test_a_remote_dataset_is_not_replaced():

@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import rekord as rk
-from rekord.conversion import staging
+from rekord.storage import transaction
 from rekord.testing.storage import Crash, FaultyStorage
 from rekord.verbs.export.export import exported
+from rekord.verbs.options import ExportOptions
 
 SCHEMA = rk.Schema({"id": rk.Int64(), "image": rk.Bytes()})
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR\0\0\0\2\0\0\0\2\x08\0\0\0\0" + bytes(300)
@@ -28,7 +29,9 @@ KINDS: dict[str, dict[str, object]] = {
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(staging, "_MOST_WAITING", 4)  # so that pictures go to the disk in more than one go
+    monkeypatch.setattr(
+        transaction, "_MOST_WAITING", 4
+    )  # so that pictures go to the disk in more than one go
     folder = tmp_path / "in"
     rk.write([{"id": i, "image": PNG} for i in range(9)], folder, schema=SCHEMA, progress=False)
     return folder
@@ -40,7 +43,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def run(source: Path, place: Path, name: str, storage: FaultyStorage) -> None:
-    exported(source, place / name, storage=storage, **KINDS[name])  # type: ignore[arg-type]
+    exported(source, place / name, ExportOptions(**KINDS[name]), storage=storage)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +117,11 @@ def test_a_file_is_replaced_only_when_that_is_asked_for(source: Path, tmp_path: 
     out.write_bytes(b"mine")
     with pytest.raises(rk.UsageError) as caught:
         rk.export(source, out)
-    assert (caught.value.code, caught.value.location.path) == ("U670", str(out))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U618",
+        "output already exists",
+        str(out),
+    )
     assert out.read_bytes() == b"mine"
     rk.export(source, out, overwrite=True)
     assert pq.read_table(out).num_rows == 9
@@ -124,10 +131,15 @@ def test_a_replaced_file_stays_as_it_was_when_the_export_fails(source: Path, tmp
     out = tmp_path / "out.parquet"
     out.write_bytes(b"mine")
     counted = FaultyStorage()
-    exported(source, tmp_path / "other.parquet", storage=counted)
+    exported(source, tmp_path / "other.parquet", ExportOptions(), storage=counted)
     for step in range(1, len(counted.operations) - 2):
         with pytest.raises(rk.DatasetError):
-            exported(source, out, overwrite=True, storage=FaultyStorage(fail_at=step, fault="enospc"))
+            exported(
+                source,
+                out,
+                ExportOptions(overwrite=True),
+                storage=FaultyStorage(fail_at=step, fault="enospc"),
+            )
         assert out.read_bytes() == b"mine"
 
 
@@ -146,7 +158,11 @@ def test_a_folder_is_never_replaced(source: Path, tmp_path: Path) -> None:
     for overwrite in (False, True):
         with pytest.raises(rk.UsageError) as caught:
             rk.export(source, out, format="parquet", overwrite=overwrite)
-        assert (caught.value.code, caught.value.location.path) == ("U670", str(out))
+        assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+            "U618",
+            "output already exists",
+            str(out),
+        )
     assert (out / "mine").read_bytes() == b"mine"
 
 
@@ -154,7 +170,11 @@ def test_old_shards_are_not_mixed_with_new_ones(source: Path, tmp_path: Path) ->
     (tmp_path / "out-000007.tar").write_bytes(b"mine")
     with pytest.raises(rk.UsageError) as caught:
         rk.export(source, tmp_path / "out.tar", shard_size="1MB", overwrite=True)
-    assert (caught.value.code, caught.value.location.path) == ("U670", str(tmp_path / "out-000007.tar"))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U618",
+        "output already exists",
+        str(tmp_path / "out-000007.tar"),
+    )
 
 
 def test_the_dataset_itself_is_never_replaced(tmp_path: Path) -> None:
@@ -164,10 +184,17 @@ def test_the_dataset_itself_is_never_replaced(tmp_path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(rk.UsageError) as caught:
         rk.export(path, path, overwrite=True)
-    assert (caught.value.code, caught.value.location.path) == ("U671", str(path))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U631",
+        "export would replace the dataset that it reads",
+        str(path),
+    )
     with pytest.raises(rk.UsageError) as caught:
         rk.export(path, tmp_path, format="parquet", overwrite=True)
-    assert caught.value.code == "U671"
+    assert (caught.value.code, caught.value.what) == (
+        "U631",
+        "export would replace the dataset that it reads",
+    )
     assert path.read_bytes() == before
 
 

@@ -168,7 +168,8 @@ def test_columns_that_no_member_can_hold_are_refused(
     rk.write([values], tmp_path / "ds", schema=rk.Schema(features), progress=False)
     with pytest.raises(rk.UsageError) as caught:
         rk.export(tmp_path / "ds", tmp_path / "out.tar")
-    assert (caught.value.code, caught.value.location.feature) == ("U674", column)
+    assert (caught.value.code, caught.value.location.feature) == ("U676", column)
+    assert caught.value.what == f"`{column}` cannot be written as WebDataset"
 
 
 def test_a_long_name_is_kept(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Columns cast, renamed, left out and filled while a dataset is written anew."""
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def rewritten(*arguments, **options):
 def plain(split):
     return [
         {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
-        for row in split
+        for row in split[:]
     ]
 
 
@@ -131,7 +132,7 @@ def test_bytes_that_are_no_text_are_replaced_where_that_is_allowed(tmp_path):
         rewritten(whole, tmp_path / "refused", cast={"b": "text"})
     assert (caught.value.code, caught.value.location.record) == ("E318", 1)
     new = rewritten(whole, tmp_path / "out", cast={"b": "text"}, lossy=True)
-    assert [row["b"] for row in new] == ["ok", "\ufffda"]
+    assert [row["b"] for row in new[:]] == ["ok", "\ufffda"]
 
 
 def test_texts_become_numbers_and_numbers_texts(old, tmp_path):
@@ -152,7 +153,7 @@ def test_texts_become_labels_by_their_names(old, tmp_path):
         rewritten(named, tmp_path / "bad", cast={"label": rk.Label(["cat", "dog"])})
     assert (caught.value.code, caught.value.location.feature) == ("E316", "label")
     assert caught.value.location.record == next(
-        i for i, row in enumerate(rk.open(named["a"].paths[0])) if row["label"] == b"fox"
+        i for i, row in enumerate(rk.open(named["a"].paths[0])[:]) if row["label"] == b"fox"
     )
 
 
@@ -204,7 +205,7 @@ def test_kinds_that_change_from_record_to_record_are_cast_too(tmp_path):
     data = frames([example_bytes({"n": [value]}) for value in (1, 2.0, b"3", 4, 5)])
     (tmp_path / "a.tfrecord").write_bytes(data)
     new = rewritten(tmp_path / "a.tfrecord", tmp_path / "out", cast={"n": "int64"})
-    assert [row["n"] for row in new] == [1, 2, 3, 4, 5]
+    assert [row["n"] for row in new[:]] == [1, 2, 3, 4, 5]
 
 
 def test_missing_values_are_filled(old, tmp_path):
@@ -256,7 +257,10 @@ def test_a_view_in_file_order_can_be_changed_and_another_is_refused(old, tmp_pat
     assert [row["name"] for row in new["a"]] == [row["name"] for row in old["a"][3:20:4]]
     with pytest.raises(rk.UsageError) as caught:
         rewritten(old["a"].select([3, 1]), tmp_path / "no", keep=["name"])
-    assert caught.value.code == "U698"
+    assert (caught.value.code, caught.value.what) == (
+        "U605",
+        "the records of a view in an order of its own can only be copied",
+    )
 
 
 def test_images_pass_through_as_they_are(tmp_path):
@@ -314,7 +318,8 @@ def test_sequences_are_renamed_and_thinned_out(tmp_path):
 def test_changes_that_make_no_sense_are_refused(old, tmp_path, options):
     with pytest.raises(rk.UsageError) as caught:
         rewritten(old, tmp_path / "out", **options)
-    assert caught.value.code == "U698"
+    assert str(caught.value).startswith("U605: ")
+    assert re.search(" cannot be used: | cannot be kept in a dataset of several splits", caught.value.what)
     assert not (tmp_path / "out").exists()
 
 

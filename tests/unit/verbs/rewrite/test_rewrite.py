@@ -139,7 +139,10 @@ def test_datasets_whose_schemas_do_not_agree_are_not_merged(old, tmp_path):
     rk.write([{"x": "text"}], tmp_path / "more", schema=rk.Schema({"x": rk.Text()}), progress=False)
     with pytest.raises(rk.UsageError) as caught:
         rewritten([old, tmp_path / "more"], tmp_path / "out")
-    assert caught.value.code == "U656"
+    assert (caught.value.code, caught.value.what) == (
+        "U656",
+        "`x` does not fit together: stored as Text, read as Int64",
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -173,7 +176,7 @@ def test_a_foreign_gzip_file_is_rewritten_as_one_that_can_be_entered_anywhere(tm
             writer.write(row)
     (tmp_path / "b.tfrecord.gz").write_bytes(gzip.compress((tmp_path / "a.tfrecord").read_bytes()))
     new = rewritten(tmp_path / "b.tfrecord.gz", tmp_path / "out")
-    assert [row["name"] for row in new] == [row["name"].encode() for row in rows_of(50)]
+    assert [row["name"] for row in new[:]] == [row["name"].encode() for row in rows_of(50)]
     assert new[49]["vec"].tolist() == [49, 50, 51]
 
 
@@ -181,7 +184,7 @@ def test_views_that_are_more_than_records_are_refused(old, tmp_path):
     for given_split in (old["train"].map(lambda batch: batch), old["train"].balanced()):
         with pytest.raises(rk.UsageError) as caught:
             rewritten(given_split, tmp_path / "out")
-        assert caught.value.code == "U696"
+        assert str(caught.value).startswith("U651: `train` is more than its records: ")
 
 
 @pytest.mark.parametrize("place", ["in", "in/new", ".", "link"])
@@ -189,7 +192,11 @@ def test_a_place_inside_or_around_the_old_dataset_is_refused(old, tmp_path, plac
     os.symlink(tmp_path / "in", tmp_path / "link")
     with pytest.raises(rk.UsageError) as caught:
         rewritten(tmp_path / "in", tmp_path / place, fresh=True)
-    assert (caught.value.code, caught.value.location.path) == ("U695", str(tmp_path / place))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U631",
+        "new dataset would overlap the dataset that it is made from",
+        str(tmp_path / place),
+    )
     assert payloads(rk.open(tmp_path / "in")["val"]) == payloads(old["val"])
 
 
@@ -214,7 +221,11 @@ def test_the_same_again_has_nothing_to_do_and_another_is_refused(old, tmp_path):
     assert tree(tmp_path / "out") == before
     with pytest.raises(rk.UsageError) as caught:
         rewritten(old, tmp_path / "out", shards=3)
-    assert (caught.value.code, caught.value.location.path) == ("U618", str(tmp_path / "out"))
+    assert (caught.value.code, caught.value.what, caught.value.location.path) == (
+        "U618",
+        "output already exists",
+        str(tmp_path / "out"),
+    )
     assert len(rewritten(old, tmp_path / "out", shards=3, fresh=True)["val"].paths) == 3
 
 
@@ -271,5 +282,8 @@ def test_a_split_with_transforms_is_refused_and_not_copied_without_them(tmp_path
     changed = dataset["train"].transform(rk.transforms.cast("x", "float32"))
     with pytest.raises(rk.UsageError) as caught:
         rk.rewrite(changed, tmp_path / "out", progress=False)
-    assert caught.value.code == "U696"
+    assert (caught.value.code, caught.value.what) == (
+        "U651",
+        "`train` is more than its records: something changes them",
+    )
     assert not (tmp_path / "out").exists()

@@ -1,0 +1,212 @@
+"""Argument validation: each check is written once and raises a `UsageError` that names the parameter.
+
+A check takes the parameter's name and the value, and returns the value in its canonical form. What a command-line
+option gave is checked by the same functions: the name is then that of the option.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from fractions import Fraction
+from typing import Any, TypeVar
+
+from rekord.errors import RekordError, error, near_miss, shown
+
+T = TypeVar("T")
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{letter}B": 1000 ** (i + 1) for i, letter in enumerate("KMGT")}
+_UNITS |= {f"{letter}iB": 1024 ** (i + 1) for i, letter in enumerate("KMGT")}
+_UNIT_BYTES = {unit.lower(): size for unit, size in _UNITS.items()}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+
+
+def invalid(name: str, value: object, expected: str, do: str | None, **fields: Any) -> RekordError:
+    """The error for a parameter that cannot have this value; `fields` are those of `RekordError`."""
+    what = f"`{name}` cannot be {shown(value)}"
+    return error("U605", what, **{"expected": expected, "found": shown(value), "do": do, **fields})
+
+
+def exclusive(first: str, second: str, *, expected: str = "one of them", do: str) -> RekordError:
+    """The error for two parameters of which only one may be given."""
+    what = f"`{first}` and `{second}` cannot both be given"
+    return error("U605", what, expected=expected, found="both", do=do)
+
+
+def unexpected_keyword(function: str, given: Mapping[str, object], known: Iterable[str]) -> TypeError:
+    """What Python raises for a keyword that `function`, as users call it, does not have."""
+    known = list(known)
+    name = next(name for name in given if name not in known)
+    near = near_miss(name, known)
+    meant = f". Did you mean {near!r}?" if near else ""
+    return TypeError(f"{function}() got an unexpected keyword argument {name!r}{meant}")
+
+
+def integer(
+    name: str, value: object, *, least: int = INT64_MIN, most: int = INT64_MAX, do: str | None = None
+) -> int:
+    """An integer of Python's or NumPy's within bounds; True and False are none."""
+    number = None if isinstance(value, bool) or not hasattr(value, "__index__") else int(value.__index__())
+    if number is not None and least <= number <= most:
+        return number
+    expected = "an integer"
+    if least == INT64_MIN:
+        expected += " of 64 bits"
+    elif most == INT64_MAX:
+        expected += f" ≥ {least:,}"
+    else:
+        expected += f" from {least:,} to {most:,}"
+    raise invalid(name, value, expected, do or f"{name}={max(least, 1)}")
+
+
+def positive_int(name: str, value: object, *, most: int = INT64_MAX, do: str | None = None) -> int:
+    """An integer ≥ 1."""
+    return integer(name, value, least=1, most=most, do=do)
+
+
+def seed_number(name: str, value: object) -> int:
+    """A seed or an epoch: an integer ≥ 0."""
+    return integer(name, value, least=0, do=f"{name}=0")
+
+
+def real_number(
+    name: str,
+    value: object,
+    *,
+    expected: str = "a number",
+    fits: Callable[[float], bool] = math.isfinite,
+    do: str,
+) -> float:
+    """A number of which `fits` is true; `expected` says it in words."""
+    if isinstance(value, (int, float, Fraction)) and not isinstance(value, bool) and fits(float(value)):
+        return float(value)
+    raise invalid(name, value, expected, do)
+
+
+def fraction(name: str, value: object, *, do: str | None = None) -> float:
+    """A number from 0 to 1."""
+    return real_number(
+        name, value, expected="a number from 0 to 1", fits=lambda one: 0 <= one <= 1, do=do or f"{name}=0.05"
+    )
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False, and nothing that Python would take for one of them."""
+    if isinstance(value, bool):
+        return value
+    raise invalid(name, value, "True or False", f"{name}=True")
+
+
+def one_of(name: str, value: T, known: Collection[object], *, do: str | None = None) -> T:
+    """One of the known values, with the nearest of them in the message otherwise."""
+    if (value is None or isinstance(value, (str, int))) and value in known:
+        return value
+    names = [one for one in known if isinstance(one, str)]
+    near = near_miss(value, names) if isinstance(value, str) else None
+    listed = ", ".join([f'"{one}"' if isinstance(one, str) else repr(one) for one in known])
+    raise invalid(name, value, f"one of {listed}", f'{name}="{near or names[0]}"' if near or not do else do)
+
+
+def as_path(
+    name: str, value: object, *, expected: str = "a str or a pathlib.Path", do: str | None = None
+) -> str:
+    """A path, as text: not empty, and without zero bytes."""
+    if isinstance(value, (str, os.PathLike)):
+        text = os.fspath(value)
+        if isinstance(text, str) and text and "\0" not in text:
+            return text
+    raise invalid(name, value, expected, do or f"{name}=pathlib.Path(…)")
+
+
+def non_blank(name: str, value: object, *, expected: str, do: str) -> str:
+    """A str with more than spaces in it."""
+    if isinstance(value, str) and value.strip():
+        return value
+    raise invalid(name, value, expected, do)
+
+
+def name_list(
+    name: str,
+    value: object,
+    *,
+    expected: str = "a list of names, each once",
+    do: str,
+    empty: bool = False,
+) -> tuple[str, ...]:
+    """A list or tuple of names that can be stored, each once."""
+    given = tuple(value) if isinstance(value, (list, tuple)) else None
+    if (
+        given is not None
+        and (given or empty)
+        and all(isinstance(one, str) and one and is_unicode(one) for one in given)
+        and len(set(given)) == len(given)
+    ):
+        return given
+    raise invalid(name, value, expected, do)
+
+
+def optional_names(name: str, value: object) -> tuple[str, ...] | None:
+    """The names of columns, each once, or None; one name alone is not a list of them."""
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
+        return tuple(dict.fromkeys(value))
+    do = f"{name}=[{value!r}]"[:60] if isinstance(value, str) else f'{name}=["image"]'
+    raise invalid(name, value, "a list of column names", do)
+
+
+def tuple_names(value: object) -> tuple[str, ...] | None:
+    """`names=`: what the parts of a tuple are called. Two of one name would be one column."""
+    if value is None:
+        return None
+    expected = "a list of names, each once, for the parts of a tuple"
+    return name_list("names", value, expected=expected, do='names=("image", "label")', empty=True)
+
+
+def column_name(name: str, value: object, known: Collection[str], *, expected: str, do: str) -> str:
+    """A column that exists, with the nearest one in the message otherwise."""
+    if isinstance(value, str) and value in known:
+        return value
+    near = near_miss(value, known) if isinstance(value, str) else None
+    raise invalid(name, value, expected, f"did you mean `{near}`?" if near else do)
+
+
+def height_and_width(name: str, value: object, *, least: int, most: int) -> tuple[int, int]:
+    """(height, width) in pixels."""
+    parts = value if isinstance(value, (tuple, list)) else ()
+    if len(parts) == 2 and all(hasattr(part, "__index__") and not isinstance(part, bool) for part in parts):
+        height, width = (int(part.__index__()) for part in parts)
+        if least <= height <= most and least <= width <= most:
+            return height, width
+    expected = f"(height, width), two integers from {least:,} to {most:,}"
+    raise invalid(name, value, expected, f"{name}=({max(64, least)}, {max(64, least)})")
+
+
+def bytes_size(name: str, value: object) -> int:
+    """A size such as 128MB (10^6) or 128MiB (2^20), or a number of bytes."""
+    do = f'{name}="128MB"'
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise invalid(name, value, "a size such as 128MB or 1GiB, or a number of bytes", do)
+    if isinstance(value, int):
+        return positive_int(name, value)
+    match = _SIZE.fullmatch(value.strip())
+    unit_bytes = _UNIT_BYTES.get(match[2].lower()) if match else None
+    if match is None or unit_bytes is None or float(match[1]) <= 0:
+        raise invalid(name, value, "a size such as 128MB (10^6) or 1GiB (2^30)", do)
+    size_bytes = float(match[1]) * unit_bytes
+    if size_bytes > INT64_MAX:
+        raise invalid(name, value, "a size that a file can have, such as 128MB", do)
+    return max(1, int(size_bytes))
+
+
+def is_unicode(value: str) -> bool:
+    """Whether UTF-8 can hold a text: a lone surrogate has no bytes."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

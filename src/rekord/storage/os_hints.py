@@ -1,0 +1,169 @@
+"""What to do when the operating system refuses: hints for errors, and refusals before a crash."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+
+from rekord.errors import RekordError, error
+from rekord.location import Location
+from rekord.storage import portability
+
+
+def quoted_folder(path: str) -> str:
+    """The folder of a path, for a command line."""
+    return shlex.quote(os.path.dirname(path) or ".")
+
+
+def to_read(path: str, number: int | None) -> str:
+    """For a path that could not be read, by the number of the error."""
+    name = shlex.quote(path)
+    match number:
+        case errno.EACCES | errno.EPERM:
+            return f"chmod u+rX {name}      (or run as a user who may read it)"
+        case errno.EISDIR:
+            return "name a file in this folder"
+        case errno.EIO:
+            return f"copy {name} again from its origin: the disk or network that holds it reports an error"
+        case errno.ELOOP:
+            return f"ls -l {name}      (its links lead in a circle)"
+        case errno.EMFILE | errno.ENFILE:
+            return "ulimit -n 4096      (too many files are open at once)"
+        case errno.ESTALE | errno.ENOTCONN | errno.ETIMEDOUT | errno.EHOSTDOWN:
+            return "mount the network place again, then run the same command"
+    return f"check that {name} can be read: head -c 1 {name}"
+
+
+def to_write(path: str, number: int | None, left_bytes: int | None) -> str:
+    """For a path that could not be written; `left_bytes` were still to come, if that is known."""
+    name, folder = shlex.quote(path), quoted_folder(path)
+    space = "space" if left_bytes is None else f"at least {left_bytes:,} bytes"
+    match number:
+        case errno.ENOSPC:
+            return f"free {space} on the disk that holds {folder}, or choose another place"
+        case errno.EDQUOT:
+            return f"free {space} of your quota on the disk that holds {folder}, or choose another place"
+        case errno.EROFS:
+            return f"choose another place: {folder} is mounted read-only"
+        case errno.EACCES | errno.EPERM:
+            return f"chmod u+wx {folder}      (or choose another place)"
+        case errno.ENOENT:
+            return f"mkdir -p {folder}"
+        case errno.ENOTDIR:
+            return f"choose another place: part of {folder} is a file"
+        case errno.EEXIST:
+            return f"choose another name, or first: rm {name}"
+        case errno.EISDIR | errno.ENOTEMPTY:
+            return f"choose another name: {name} is a folder"
+        case errno.EFBIG:
+            return "write smaller files: this is the largest that the disk or `ulimit -f` takes"
+        case errno.ENAMETOOLONG:
+            return "choose a shorter name"
+        case errno.EXDEV:
+            return "choose two places on one disk: a rename cannot cross disks"
+        case errno.EMFILE | errno.ENFILE:
+            return "ulimit -n 4096      (too many files are open at once)"
+        case errno.EIO:
+            return f"choose another disk: the one that holds {folder} reports an error"
+    return "choose another place"
+
+
+_NO_THREAD = "can't start new thread"
+_NOT_LOADED = ("failed to map segment", "cannot allocate memory", "cannot create shared object descriptor")
+_AGAIN = "then run the same command again"
+_FILES = f"ulimit -n 4096      (too many files are open at once; {_AGAIN})"
+_THREADS = f"ulimit -u unlimited      (too many threads or processes; {_AGAIN})"
+_REFUSED = {
+    errno.EMFILE: _FILES,
+    errno.ENFILE: _FILES,
+    errno.EAGAIN: _THREADS,
+    errno.ENOSPC: "free space on the disk of temporary files, or name another: export TMPDIR=FOLDER",
+}
+
+
+def refused(failure: BaseException) -> RekordError | None:
+    """The error for what the system refused, None if that is not why something failed."""
+    text = " ".join(str(failure).split())
+    if isinstance(failure, MemoryError) or getattr(failure, "errno", None) == errno.ENOMEM:
+        return out_of_memory(f"{type(failure).__name__}{f': {text}' if text else ''}"[:200])
+    if isinstance(failure, ImportError) and any(words in text.lower() for words in _NOT_LOADED):
+        return out_of_memory(text[-120:])
+    if isinstance(failure, RuntimeError) and text == _NO_THREAD:
+        # The stack of a thread is memory too, and a limit of memory is set far more often than one of threads.
+        return (
+            out_of_memory(text)
+            if portability.address_space_limit()
+            else error("X509", found=text, do=_THREADS)
+        )
+    if not isinstance(failure, OSError):
+        return None
+    if failure.errno == errno.ENOENT and failure.filename is None:
+        return working_directory_error() or _no_temporary_folder(failure)
+    if failure.filename is not None:
+        path = os.fsdecode(failure.filename) if isinstance(failure.filename, (str, bytes)) else None
+        return error(
+            "X509",
+            location=Location(path=path),
+            found=failure.strerror or text,
+            do=to_write(path or ".", failure.errno, None),
+        )
+    if failure.errno in _REFUSED:
+        return error("X509", found=failure.strerror or text, do=_REFUSED[failure.errno])
+    return None
+
+
+def out_of_memory(found: str, *, expected: str | None = None) -> RekordError:
+    """The error for memory that ran out, with the limit that is set, if one is."""
+    limit, can_raise = portability.address_space_limit() or (None, False)
+    if limit is None:
+        do = "close other programs, or use a machine with more memory"
+    elif can_raise:
+        do = f"ulimit -v unlimited      ({_AGAIN})"
+    else:
+        do = "run the same command in another shell, without this limit"
+    likely = None if limit is None else f"`ulimit -v` limits this process to {limit // 1024:,} KB of memory"
+    return error("X508", expected=expected, found=found, likely=likely, do=do)
+
+
+def check_address_space(need_bytes: int, what: str) -> None:
+    """Refuse what would crash for want of address space, which no exception can report."""
+    limit = portability.address_space_limit()
+    used = portability.address_space_bytes()
+    if limit is not None and used is not None and limit[0] - used < need_bytes:
+        raise out_of_memory(
+            f"{max(limit[0] - used, 0) >> 20:,} MiB that are left",
+            expected=f"at least {need_bytes >> 20:,} MiB of address space for {what}",
+        )
+
+
+def check_working_directory() -> None:
+    """Refuse what would crash where the working directory was deleted."""
+    failure = working_directory_error()
+    if failure is not None:
+        raise failure
+
+
+def working_directory_error() -> RekordError | None:
+    """The error for a working directory that was deleted or may not be entered; None if it is all right."""
+    try:
+        os.getcwd()
+    except OSError as failure:
+        where = os.environ.get("PWD")
+        return error(
+            "X511",
+            location=Location(path=where),
+            found=failure.strerror,
+            do='cd "$PWD"      (or cd to another folder, if this one is gone)',
+        )
+    return None
+
+
+def _no_temporary_folder(failure: OSError) -> RekordError | None:
+    if "temporary directory" not in (failure.strerror or ""):
+        return None
+    return error(
+        "X509",
+        found=(failure.strerror or "")[:200],
+        do="export TMPDIR=FOLDER      (one that you may write to)",
+    )

@@ -1,0 +1,745 @@
+"""Publishing files: lock a place, stage where nobody looks, commit in one step, recover what a crash left.
+
+Everything that rekord publishes as NAME lies beside it until then, so that committing is a rename:
+
+    NAME is a file           .rekord-staged-HEX                          → NAME
+    a folder, in one go      .NAME.rekord-VERB/                          → NAME/
+    a folder, by tasks       .NAME.rekord-PLAN/out/                      → NAME/      plan.json, map/, shards/*.done
+    in place of another      .NAME.rekord-edit/data/                     ⇄ NAME/      .NAME.rekord-swap is the journal
+    what is replaced         NAME/                                       → .NAME.rekord-old-HEX/, then removed
+    one writer at a time     .NAME.rekord.lock
+
+Nothing here asks the operating system: a `Storage` does, so that another kind of place needs no other transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os.path
+import secrets
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from rekord.errors import DatasetError, RekordError, error
+from rekord.location import Location
+from rekord.storage.local import LOCAL, Kind, PathLike, Storage, Writable, read_file
+from rekord.storage.remote import refuse_to_write
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from typing_extensions import Buffer
+
+STAGED_PREFIX = ".rekord-staged-"
+"""How a staged file's name begins: hidden, and of one length whatever the target's name."""
+
+_TEMPORARY = ".tmp"  # how the names of files in a staging end that a task has not finished
+_SPILLS = "spills"  # the file that says where a staging has its spills when they are not in map/
+_MOST_BYTES = 1 << 34
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError)
+_MOST_WAITING = 64
+_SYNCING = 8  # threads: what they ask for at once, a file system does in one go
+_WRITE_BYTES = 1 << 20
+
+_Done = TypeVar("_Done", bound=msgspec.Struct)
+_Swap = TypeVar("_Swap", bound="Swap")
+
+
+def kind_at(storage: Storage, path: str) -> Kind | None:
+    """What there is by this name; None where there is nothing."""
+    try:
+        return storage.stat(path).kind
+    except DatasetError as failure:
+        if failure.code != "X501":
+            raise
+        return None
+
+
+def exists(storage: Storage, path: str) -> bool:
+    """Whether there is anything by this name."""
+    return kind_at(storage, path) is not None
+
+
+def read_bytes(storage: Storage, path: str) -> bytes:
+    """The whole of a file of ours."""
+    return read_file(path, storage, most_bytes=_MOST_BYTES)
+
+
+def remove_tree(storage: Storage, folder: str) -> None:
+    """Remove a folder of ours, if it exists.
+
+    The done files go last, so that what is left is never taken for more than it is.
+    """
+    if not exists(storage, folder):
+        return
+    entries = sorted(storage.list(folder), key=lambda entry: entry.name.endswith((".done", ".json")))
+    for entry in entries:
+        path = os.path.join(folder, entry.name)
+        if entry.kind == "folder" and not entry.link:
+            remove_tree(storage, path)
+        else:
+            storage.remove(path)
+    storage.remove_folder(folder)
+
+
+class Transaction:
+    """One path that is to be published. Errors name it as it was given, or as `shown`."""
+
+    def __init__(self, path: PathLike, storage: Storage = LOCAL, *, shown: str | None = None) -> None:
+        self.path = os.fspath(path)
+        refuse_to_write(self.path)
+        self.shown = self.path if shown is None else shown
+        self.storage = storage
+        # A link stays a link: what it leads to is replaced.
+        self.target = storage.real(self.path)
+        self.parent, self.name = os.path.split(self.target)
+
+    def hidden(self, what: str) -> str:
+        """A path beside the target that nobody looks at."""
+        return os.path.join(self.parent, f".{self.name}.rekord{what}")
+
+    @contextmanager
+    def lock(self) -> Iterator[Self]:
+        """Be the only one who writes here, while the block lasts."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self.storage.lock(self.hidden(".lock")))
+            except RekordError as failure:
+                if failure.code == "X512":
+                    failure.location = Location(path=self.shown)
+                raise
+            yield self
+
+    def staging(self, plan_id: str, *, spills: str | None = None) -> Staging:
+        """The staging of one plan; its spills lie below `spills` where that is given."""
+        folder = self.hidden(f"-{plan_id[:16]}")
+        if spills is not None:
+            # Spills of several datasets may lie there, and some of the same name.
+            own = hashlib.sha256(self.target.encode(errors="surrogateescape")).hexdigest()[:8]
+            spills = os.path.join(self.storage.real(spills), f"{os.path.basename(folder)}-{own}")
+        return Staging(folder, self.storage, spills=spills)
+
+    def stagings(self) -> list[Staging]:
+        """All stagings for this place, of whatever plans."""
+        length = len(self.hidden("-")) + 16
+        return [
+            Staging(folder, self.storage, spills=_spills_of(folder, self.storage))
+            for folder in self._beside("-")
+            if len(folder) == length
+        ]
+
+    def commit(self, staged: str) -> None:
+        """Make a staged folder appear. An older one gets a hidden name, for `remove_replaced`."""
+        taken = exists(self.storage, self.target) and bool(self.storage.list(self.target))
+        self._rename(staged, aside=self.hidden(f"-old-{secrets.token_hex(4)}") if taken else None)
+
+    def remove_replaced(self, remove: Callable[[str], str | None]) -> str | None:
+        """Remove what `commit` put aside, in this run or in one that died before it could.
+
+        `remove` gives the folder back where it left something that is not ours; the last such one is the result.
+        """
+        left = None
+        for folder in self._beside("-old-"):
+            left = remove(folder) or left
+        return left
+
+    def file(self) -> StagedFile:
+        """A file that appears when it is committed, in place of one that is there."""
+        kind = None
+        with suppress(DatasetError):  # what cannot be seen: creating the staged file will tell
+            kind = kind_at(self.storage, self.target)
+        # A rename would put a file in the place of a device: with enough rights, of /dev/null itself.
+        if kind not in (None, "file"):
+            raise error(
+                "X504",
+                location=Location(path=self.path),
+                expected="a file, or nothing yet",
+                found="a folder" if kind == "folder" else "a pipe, a socket or a device",
+                do="choose another name",
+            )
+        temporary = os.path.join(self.parent, f"{STAGED_PREFIX}{secrets.token_hex(8)}")
+        return StagedFile(self.target, temporary, self.storage, sync=True, shown=self.path)
+
+    @contextmanager
+    def folder(self, by: str, *, as_files: bool = False, overwrite: bool = False) -> Iterator[StagedFolder]:
+        """A folder that appears by one rename when the block ends well, and not at all when it raises.
+
+        `by` is the verb that writes it. `as_files`: each file goes beside the target under its own name, one right
+        after the other, when all of them are on the disk.
+        """
+        storage, made = self.storage, self._missing_folder()
+        storage.make_folder(self.parent)
+        staged = StagedFolder(self.hidden(f"-{by}"), storage, name=self.name)
+        shown = os.path.dirname(self.path) if as_files else self.path
+        try:
+            with self.lock():
+                try:
+                    remove_tree(
+                        storage, staged.folder
+                    )  # of a run that was killed: nobody else holds the lock
+                    storage.make_folder(staged.folder)
+                    yield staged
+                    staged.sync()
+                    if as_files:
+                        self._rename_files(staged.folder, overwrite=overwrite)
+                    else:
+                        storage.rename(staged.folder, self.target)
+                except BaseException as failure:
+                    staged.discard()
+                    if isinstance(failure, RekordError):
+                        _name_below(failure, staged.folder, shown)
+                    raise
+                storage.sync_folder(self.parent)
+        except BaseException:
+            folder = self.parent
+            while made is not None and len(folder) >= len(made):
+                with suppress(RekordError):
+                    storage.remove_folder(folder)
+                folder = os.path.dirname(folder)
+            raise
+
+    def _rename(self, staged: str, *, aside: str | None) -> None:
+        """Give a staged folder the target's name; what has it is renamed before, and back where that fails."""
+        storage = self.storage
+        if aside is not None:
+            storage.rename(self.target, aside)
+        try:
+            storage.rename(staged, self.target)
+        except RekordError:
+            if aside is not None:
+                storage.rename(aside, self.target)
+            raise
+        storage.sync_folder(self.parent)
+
+    def _rename_files(self, folder: str, *, overwrite: bool) -> None:
+        storage = self.storage
+        committed: list[str] = []
+        try:
+            for entry in storage.list(folder):
+                target = os.path.join(self.parent, entry.name)
+                storage.rename(os.path.join(folder, entry.name), target)
+                committed.append(target)
+        except BaseException:
+            for target in [] if overwrite else committed:
+                with suppress(RekordError):
+                    storage.remove(target)
+            raise
+        with suppress(RekordError):
+            storage.remove_folder(folder)  # empty now; the files are there, whatever becomes of this
+
+    def _beside(self, what: str) -> list[str]:
+        """The folders beside the target whose hidden names begin so."""
+        prefix = os.path.basename(self.hidden(what))
+        return [
+            os.path.join(self.parent, entry.name)
+            for entry in self.storage.list(self.parent)
+            if entry.kind == "folder" and entry.name.startswith(prefix)
+        ]
+
+    def _missing_folder(self) -> str | None:
+        """The uppermost folder that will have to be made."""
+        missing, folder = None, self.parent
+        while folder and not exists(self.storage, folder):
+            missing, folder = folder, os.path.dirname(folder)
+            if folder == missing:
+                break
+        return missing
+
+
+class StagedFile:
+    """A file under a temporary name, on its way to `path`: a `with` block or `commit` puts it there.
+
+    With `sync` its bytes are on the disk before it has its name: a name without them is a half file. One that is
+    published by itself is known to the user as `shown`: errors name that, and its folder is synced too.
+    """
+
+    def __init__(
+        self, path: str, temporary: str, storage: Storage, *, sync: bool, shown: str | None = None
+    ) -> None:
+        self.path = path
+        self._temporary = temporary
+        self._storage = storage
+        self._sync = sync
+        self._shown = shown
+        self._is_settled = False
+        self._file: Writable | None = None
+        with self._named():
+            try:
+                self._file = storage.create(temporary)
+            except RekordError:
+                raise  # nothing was created
+            except BaseException:
+                self.discard()  # interrupted: it may have been
+                raise
+
+    def write(self, data: Buffer, /) -> int:
+        """Write through, unbuffered: gather small pieces before."""
+        assert self._file is not None, "written after it was closed"
+        try:
+            return self._file.write(data)
+        except RekordError as failure:
+            self._name(failure)
+            raise
+
+    def fsync(self) -> None:
+        assert self._file is not None, "synced after it was closed"
+        with self._named():
+            self._file.fsync()
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def commit(self) -> None:
+        """Give it its name."""
+        with self._named():
+            try:
+                if self._sync:
+                    self.fsync()
+                self.close()
+                self._storage.rename(self._temporary, self.path)
+            except BaseException:
+                self.discard()
+                raise
+            self._is_settled = True
+            if self._shown is not None:
+                self._storage.sync_folder(os.path.dirname(self.path))
+
+    def discard(self) -> None:
+        """Remove it, unless it is settled; what is at `path` stays as it was."""
+        if self._is_settled:
+            return
+        self._is_settled = True
+        # What led here is the error to tell of, not that the cleaning failed too.
+        with suppress(RekordError):
+            self.close()
+        with suppress(RekordError):
+            self._storage.remove(self._temporary)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.discard()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except RekordError as failure:
+            self._name(failure)
+            raise
+
+    def _name(self, failure: RekordError) -> None:
+        if self._shown is not None:
+            failure.location = replace(failure.location, path=self._shown)
+
+
+def publish(path: PathLike, storage: Storage = LOCAL) -> StagedFile:
+    """Stage a file that appears at `path`, complete and on disk, when the `with` block ends well.
+
+    ```python
+    with publish("train.tfrecord") as staged:
+        staged.write(frames)
+    ```
+    When the block raises, nothing appears and what was at `path` stays as it was.
+    """
+    return Transaction(path, storage).file()
+
+
+def _name_below(failure: RekordError, folder: str, place: str) -> None:
+    """The name of the staging folder means nothing to anyone: name what it becomes."""
+    path = failure.location.path or ""
+    if path == folder or path.startswith(os.path.join(folder, "")):
+        below = path[len(folder) + 1 :]
+        failure.location = replace(failure.location, path=os.path.join(place, below) if below else place)
+        failure.do = None if failure.do is None else failure.do.replace(folder, place or ".")
+
+
+class Output:
+    """Gathers small pieces for a staged file, until the end of a `with` block. pyarrow takes it for a Python file."""
+
+    closed = False  # who writes into this does not decide when it is complete
+
+    def __init__(self, file: Writable) -> None:
+        self.file = file
+        self.n_bytes = 0
+        self._gathered = bytearray()
+
+    def write(self, data: Buffer) -> int:
+        """Take some bytes, which may be used again after that."""
+        view = memoryview(data).cast("B")
+        self.n_bytes += len(view)
+        if len(view) >= _WRITE_BYTES:
+            self.put()
+            self.file.write(view)
+        else:
+            self._gathered += view
+            if len(self._gathered) >= _WRITE_BYTES:
+                self.put()
+        return len(view)
+
+    def tell(self) -> int:
+        return self.n_bytes
+
+    def flush(self) -> None:
+        """Nothing: what counts is that everything is on the disk in the end."""
+
+    def close(self) -> None:
+        """Nothing, as said."""
+
+    def put(self) -> None:
+        """Hand what is gathered to the file."""
+        if self._gathered:
+            self.file.write(self._gathered)
+            self._gathered = bytearray()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *failure: object) -> None:
+        if kind is None:
+            self.put()
+
+
+class StagedFolder:
+    """A folder of files that do not have their place yet. `name` is that of the target."""
+
+    def __init__(self, folder: str, storage: Storage, *, name: str) -> None:
+        self.folder = folder
+        self.name = name
+        self.files = 0
+        self.n_bytes = 0  # of the files that `finish` and `put` completed
+        self._storage = storage
+        self._folders = {folder}
+        self._open: list[Writable] = []
+        self._waiting: list[Writable] = []  # complete, and not yet on the disk
+
+    def create(self, name: str) -> Writable:
+        """A new file below the folder, by a name that is parted by "/"; `close` completes it."""
+        path = os.path.join(self.folder, *name.split("/"))
+        folder = os.path.dirname(path)
+        if folder not in self._folders:
+            self._storage.make_folder(folder)
+        while folder not in self._folders:
+            self._folders.add(folder)
+            folder = os.path.dirname(folder)
+        file = self._storage.create(path)
+        self._open.append(file)
+        return file
+
+    def close(self, file: Writable) -> None:
+        """A file is complete: return when it is on the disk."""
+        file.fsync()
+        self._close(file)
+
+    def output(self, name: str) -> Output:
+        """A new file that is written in small pieces; `finish` completes it."""
+        return Output(self.create(name))
+
+    def finish(self, output: Output) -> None:
+        """A file is complete: return when it is on the disk."""
+        output.put()
+        self.close(output.file)
+        self._count(output.n_bytes)
+
+    def put(self, name: str, content: bytes) -> None:
+        """A whole file, one of many: it is brought to the disk together with others."""
+        file = self.create(name)
+        file.write(content)
+        self._count(len(content))
+        self._waiting.append(file)
+        if len(self._waiting) >= _MOST_WAITING:
+            self._sync_waiting()
+
+    def sync(self) -> None:
+        """Return when everything is on the disk, the names too."""
+        self._sync_waiting()
+        for folder in sorted(self._folders, reverse=True):
+            self._storage.sync_folder(folder)
+
+    def discard(self) -> None:
+        """Remove everything."""
+        # What led here is the error to tell of, not that the cleaning failed too.
+        for file in self._open:
+            with suppress(RekordError):
+                file.close()
+        with suppress(RekordError):
+            remove_tree(self._storage, self.folder)
+
+    def _sync_waiting(self) -> None:
+        if not self._waiting:
+            return
+        with ThreadPoolExecutor(_SYNCING, thread_name_prefix="rekord-sync") as pool:
+            for _ in pool.map(lambda file: file.fsync(), self._waiting):
+                pass
+        for file in self._waiting:
+            self._close(file)
+        self._waiting = []
+
+    def _close(self, file: Writable) -> None:
+        self._open.remove(file)
+        file.close()
+
+    def _count(self, n_bytes: int) -> None:
+        self.files += 1
+        self.n_bytes += n_bytes
+
+
+class Staging:
+    """A folder that is made by many tasks, and by a later run where this one dies: what is done is not done again.
+
+    `out` becomes the target. A task writes what it makes, and its `.done` file last.
+    """
+
+    def __init__(self, folder: str, storage: Storage = LOCAL, *, spills: str | None = None) -> None:
+        self.folder = folder
+        self.storage = storage
+        self.spills = spills or os.path.join(folder, "map")  # elsewhere where another disk is to hold them
+
+    @property
+    def out(self) -> str:
+        return os.path.join(self.folder, "out")
+
+    @property
+    def _plan_path(self) -> str:
+        return os.path.join(self.folder, "plan.json")
+
+    def map_path(self, part: int, kind: str) -> str:
+        return os.path.join(self.spills, f"{part:05d}.{kind}")
+
+    def shard_done_path(self, split: str, shard: int) -> str:
+        return os.path.join(self.folder, "shards", f"{split}-{shard:05d}.done")
+
+    def prepare(self, plan: bytes, *folders: str) -> None:
+        """Make the folders, these below `out` among them, and remove what killed tasks left half done."""
+        if self._is_elsewhere:
+            # First: whoever removes this staging must know what else is its own.
+            self.storage.make_folder(self.folder)
+            spills = self.storage.real(self.spills).encode(errors="surrogateescape")
+            self.write(os.path.join(self.folder, _SPILLS), spills)
+        self.storage.make_folder(self.spills)
+        for folder in (
+            os.path.join(self.folder, "shards"),
+            *[os.path.join(self.out, one) for one in folders],
+        ):
+            self.storage.make_folder(folder)
+        self.remove_unfinished(self.folder)
+        if self._is_elsewhere:
+            self.remove_unfinished(self.spills)
+        if not exists(self.storage, self._plan_path):
+            self.write(self._plan_path, plan)
+
+    def remove_unfinished(self, folder: str) -> None:
+        """Remove what killed tasks left half done in a folder and below it."""
+        for entry in self.storage.list(folder):
+            path = os.path.join(folder, entry.name)
+            if entry.kind == "folder" and not entry.link:
+                self.remove_unfinished(path)
+            elif entry.name.endswith(_TEMPORARY):
+                with suppress(DatasetError):
+                    self.storage.remove(path)
+
+    def plan(self) -> dict[str, Any]:
+        """The plan that this staging belongs to; empty where none was written."""
+        with suppress(DatasetError, *_UNREADABLE):
+            document = msgspec.json.decode(read_bytes(self.storage, self._plan_path))
+            if isinstance(document, dict):
+                return document
+        return {}
+
+    def has_finished_tasks(self) -> bool:
+        """Whether there is anything that a run could go on from."""
+        return any(
+            entry.name.endswith(".done")
+            for folder in (self.spills, os.path.join(self.folder, "shards"))
+            if exists(self.storage, folder)
+            for entry in self.storage.list(folder)
+        )
+
+    def create(self, path: str, *, sync: bool = False) -> StagedFile:
+        """A new file, complete or not there; with `sync` it survives a loss of power."""
+        temporary = f"{path}.{secrets.token_hex(8)}{_TEMPORARY}"  # of this attempt alone
+        return StagedFile(path, temporary, self.storage, sync=sync)
+
+    def write(self, path: str, data: Buffer, *, sync: bool = False) -> None:
+        """A whole small file."""
+        with self.create(path, sync=sync) as file:
+            file.write(data)
+
+    def write_done(self, path: str, done: msgspec.Struct) -> None:
+        """What a task says when it is finished."""
+        body = msgspec.json.encode(done)
+        self.write(path, body + f"\n{_checksum(body)}".encode())
+
+    def read_done(self, path: str, kind: type[_Done]) -> _Done | None:
+        """What a finished task wrote last; None where it is not finished, or its file is damaged."""
+        try:
+            body, _, checksum = read_bytes(self.storage, path).rpartition(b"\n")
+            if checksum != _checksum(body).encode():
+                return None
+            return msgspec.json.decode(body, type=kind)
+        except (DatasetError, *_UNREADABLE):
+            return None
+
+    def size_of(self, path: str) -> int:
+        """In bytes; -1 where there is no such file."""
+        try:
+            return self.storage.stat(path).size_bytes
+        except DatasetError:
+            return -1
+
+    def remove_file(self, path: str) -> None:
+        """Remove a file, if it exists."""
+        if self.size_of(path) >= 0:
+            self.storage.remove(path)
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        return os.path.dirname(self.spills) != self.folder
+
+    def remove(self) -> None:
+        """Remove the folder and everything in it, and the spills."""
+        if self._is_elsewhere:
+            remove_tree(self.storage, self.spills)
+        remove_tree(self.storage, self.folder)
+
+
+def _checksum(body: bytes) -> str:
+    from rekord import _core
+
+    return f"{_core.crc32c(body):08x}"
+
+
+def _spills_of(folder: str, storage: Storage) -> str | None:
+    """Where the spills of a staging are, if not in it."""
+    path = os.path.join(folder, _SPILLS)
+    spills = read_bytes(storage, path).decode(errors="surrogateescape") if exists(storage, path) else ""
+    # What it names will be removed: nothing but a folder of ours has such a name.
+    ours = os.path.basename(spills).startswith(f"{os.path.basename(folder)}-")
+    return spills if ours and exists(storage, spills) else None
+
+
+class Swap(msgspec.Struct, frozen=True, kw_only=True):
+    """A new folder in place of an old one, by the digests of what they hold. Others add what they want to know."""
+
+    old: str
+    new: str
+
+
+class Replacement(Transaction):
+    """A folder that takes the place of another one: in one step, or in two that a journal makes one.
+
+    `digest` tells what a folder holds, None where it holds nothing known. `remove` removes such a folder, and gives
+    it back where something was left in it that is not ours.
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        storage: Storage,
+        *,
+        digest: Callable[[str], str | None],
+        remove: Callable[[str], str | None],
+    ) -> None:
+        super().__init__(path, storage)
+        self._digest = digest
+        self._remove = remove
+        self._journal = self.hidden("-swap")
+        self.work = self.hidden("-edit")
+        self.data = os.path.join(self.work, "data")
+        self._old = os.path.join(self.work, "old")
+
+    @contextmanager
+    def lock_work(self) -> Iterator[Self]:
+        """Be the only one who replaces it. The target itself is locked only while it changes."""
+        self.storage.make_folder(self.parent)
+        with Transaction(self.work, self.storage, shown=self.shown).lock():
+            yield self
+
+    def swap(self, swap: Swap, check: Callable[[], None]) -> str | None:
+        """Put `data` in the place of the target, if that is still `swap.old` and `check` has nothing against it.
+
+        A folder in which something was left that is not ours.
+        """
+        with self.lock():
+            if self._digest(self.target) != swap.old:
+                raise error(
+                    "X570",
+                    location=Location(path=self.shown),
+                    expected="the dataset that this command read",
+                    found="another one by its name",
+                    do="run the same command again",
+                )
+            check()
+            self._write_journal(swap)
+            if self.storage.exchange(self.data, self.target):
+                self.storage.sync_folder(self.parent)
+            else:
+                self._rename(self.data, aside=self._old)
+            self.storage.sync_folder(self.work)
+            return self._remove_old()
+
+    def recover(self, kind: type[_Swap]) -> _Swap | None:
+        """Finish or undo a swap that an earlier run left half done; the swap, where it was done and not reported."""
+        if not exists(self.storage, self._journal):
+            return None
+        try:
+            swap = msgspec.json.decode(read_bytes(self.storage, self._journal), type=kind)
+        except _UNREADABLE:
+            # It was cut off by a loss of power, before anything changed places.
+            self.storage.remove(self._journal)
+            return None
+        with self.lock():
+            return self._recover(swap)
+
+    def _recover(self, swap: _Swap) -> _Swap | None:
+        if not exists(self.storage, self.target):
+            # It died between two renames: what it had made takes the place, or what was there goes back.
+            for folder, digest in ((self.data, swap.new), (self._old, swap.old)):
+                if self._digest(folder) == digest:
+                    self._rename(folder, aside=None)
+                    break
+        if self._digest(self.target) == swap.new:
+            self._remove_old()
+            return swap
+        self.storage.remove(self._journal)
+        return None
+
+    def remove_data(self, folder: str) -> str | None:
+        """Remove a folder in `work`. What is not ours stays, under a hidden name beside the target."""
+        if not exists(self.storage, folder) or self._remove(folder) is None:
+            return None
+        aside = self.hidden(f"-old-{secrets.token_hex(4)}")
+        self.storage.rename(folder, aside)
+        return aside
+
+    def clear(self) -> str | None:
+        """Remove `work` with all that is in it."""
+        left = [self.remove_data(folder) for folder in (self.data, self._old)]
+        remove_tree(self.storage, self.work)
+        return left[1] or left[0]
+
+    def _remove_old(self) -> str | None:
+        left = self.clear()
+        self.storage.remove(self._journal)
+        return left
+
+    def _write_journal(self, swap: Swap) -> None:
+        """On the disk itself. It is put together in `work`, which is removed with all that is in it."""
+        passing = os.path.join(self.work, "swap")
+        Staging(self.work, self.storage).write(passing, msgspec.json.encode(swap), sync=True)
+        self.storage.rename(passing, self._journal)
+        self.storage.sync_folder(self.parent)

@@ -1,0 +1,218 @@
+"""The options of the verbs that write datasets: declared once, with defaults and checks, for Python and command line.
+
+A verb's public function repeats names and defaults for `help()` and type checkers, and a test keeps the two equal.
+Everything behind it, and its command, takes the struct.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+
+from rekord.arguments import INT64_MIN, bytes_size, integer, invalid, one_of, optional_names, positive_int
+from rekord.conversion.engines.local import available_workers
+from rekord.conversion.plan import CutRule, OnBadRow, RowFunction
+from rekord.errors import error
+from rekord.framing.deflate import compression_name
+from rekord.layouts.base import Layout, Verify
+from rekord.schema import Feature, RecordKind, Schema
+from rekord.storage.local import PathLike
+from rekord.storage.remote import refuse_to_write
+
+if TYPE_CHECKING:
+    from rekord.codec.columns import Array
+    from rekord.transforms.base import Transform
+
+ClassCounts: TypeAlias = "Mapping[str, int] | Mapping[int, int] | Mapping[bytes, int]"
+SamplingStrategy: TypeAlias = "str | float | ClassCounts | Callable[[Array], ClassCounts]"
+"""What imbalanced-learn takes: a word, a ratio for two classes, records by class, or a function of all classes."""
+
+METHODS = ("oversample", "undersample", "smote")
+_MOST_SHARDS = 99_999
+_MOST_WORKERS = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerbOptions:
+    """The options of one verb; they are checked when they are made."""
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Self:
+        """The options among the arguments of a public function, which has one for each field."""
+        return cls(**{field.name: arguments[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions(VerbOptions):
+    """How the shards of a new dataset are written."""
+
+    least_seed: ClassVar[int] = 0
+
+    shard_size: str | int = "128MB"
+    shards: int | None = None
+    compression: str | None = None
+    shuffle: bool = False
+    seed: int = 0
+    format: Literal["tfds"] | None = None
+    workers: int | None = None
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        one_of("format", self.format, (None, "tfds"))
+        integer("seed", self.seed, least=self.least_seed, do="seed=0")
+        _ = self.cut
+        if self.compression is not None:
+            compression_name(self.compression)
+        if self.workers is not None:
+            worker_count(self.workers)
+
+    @property
+    def cut(self) -> CutRule:
+        """How records are cut into shards."""
+        return CutRule(
+            shard_bytes=bytes_size("shard_size", self.shard_size),
+            shards=None if self.shards is None else positive_int("shards", self.shards, most=_MOST_SHARDS),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteOptions(OutputOptions):
+    """The options of `rk.write`."""
+
+    least_seed = INT64_MIN
+
+    schema: Schema | None = None
+    layout: Layout | str | None = None
+    map: RowFunction | None = None
+    transforms: Transform | Sequence[Transform] = ()
+    names: Sequence[str] | None = None
+    split: Mapping[str, float] | str | None = None
+    split_by: str | None = None
+    stratify: str | None = None
+    key: str | None = None
+    index: Sequence[str] = ()
+    verify: Verify = "full"
+    on_bad_row: OnBadRow = "stop"
+    max_rejects: float = 0.01
+    limit: int | None = None
+    engine: Literal["local", "ray"] = "local"
+    staging: PathLike | None = None
+
+    def __post_init__(self) -> None:
+        one_of("verify", self.verify, ("full", "headers"))
+        one_of("on_bad_row", self.on_bad_row, ("stop", "reject"))
+        if self.engine == "ray":
+            raise error(
+                "U604",
+                "`engine` cannot be 'ray' yet",
+                expected="'local'",
+                found="'ray'",
+                do="leave it out: all cores of this machine are used",
+            )
+        one_of("engine", self.engine, ("local",))
+        super().__post_init__()
+        share = self.max_rejects
+        if not isinstance(share, (int, float)) or isinstance(share, bool) or not share >= 0:
+            expected = "a share of the rows below 1, or a number of them"
+            raise invalid("max_rejects", share, expected, "max_rejects=0.01")
+        if self.limit is not None:
+            positive_int("limit", self.limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteOptions(OutputOptions):
+    """The options of `rk.rewrite`."""
+
+    kind: RecordKind | None = None
+    schema: Schema | None = None
+    cast: Mapping[str, str | Feature] | None = None
+    rename: Mapping[str, str] | None = None
+    drop: Sequence[str] | None = None
+    keep: Sequence[str] | None = None
+    fill: Mapping[str, object] | None = None
+    where: str | None = None
+    transforms: Transform | Sequence[Transform] = ()
+    index: Sequence[str] = ()
+    lossy: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitOptions(OutputOptions):
+    """The options of `rk.resplit`."""
+
+    split: Mapping[str, float] | None = None
+    split_by: str | None = None
+    stratify: str | None = None
+    folds: int | None = None
+    only: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BalanceOptions(OutputOptions):
+    """The options of `rk.balance`."""
+
+    by: str = "label"
+    method: Literal["oversample", "undersample", "smote"] = "oversample"
+    sampling_strategy: SamplingStrategy = "auto"
+    splits: str | Sequence[str] | None = None
+    augment: str | Sequence[str] | None = None
+    per_box: Sequence[str] | None = None
+    columns: Sequence[str] | None = None
+    k_neighbors: int = 5
+    shuffle: bool = True
+
+    def __post_init__(self) -> None:
+        one_of("method", self.method, METHODS)
+        super().__post_init__()
+        positive_int("k_neighbors", self.k_neighbors, most=1_000_000)
+        optional_names("columns", self.columns)
+        optional_names("per_box", self.per_box)
+
+
+FormatName: TypeAlias = Literal[
+    "parquet", "arrow", "arrow-stream", "csv", "tsv", "jsonl", "webdataset", "images", "coco", "voc", "tfds"
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(VerbOptions):
+    """The options of `rk.export`."""
+
+    format: FormatName | None = None
+    split: str | Sequence[str] | None = None
+    columns: Sequence[str] | None = None
+    limit: int | None = None
+    labels: Literal["ids", "names"] = "ids"
+    shard_size: str | int | None = None
+    schema: Schema | PathLike | None = None
+    kind: RecordKind | None = None
+    threads: int | None = None
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        one_of("labels", self.labels, ("ids", "names"), do='labels="names"')
+        if self.limit is not None:
+            positive_int("limit", self.limit, do="limit=1000")
+        if self.columns is not None and not optional_names("columns", self.columns):
+            raise invalid("columns", self.columns, "at least one column", 'columns=["label"]')
+
+
+def worker_count(workers: int | None) -> int:
+    """The number of processes: as given, or one for each core."""
+    if workers is None:
+        return available_workers()
+    return positive_int("workers", workers, most=_MOST_WORKERS)
+
+
+def output_folder(out: PathLike) -> str:
+    """The folder that a dataset is to appear at, where that can be."""
+    expected, do = "the path of a folder that is to be made", 'rk.write(rows, "data/flowers")'
+    if not isinstance(out, (str, os.PathLike)):
+        raise invalid("out", out, expected, do)
+    place = os.fspath(out)
+    if not isinstance(place, str) or not place.strip("/.") or "\0" in place:
+        raise invalid("out", place, expected, do)
+    refuse_to_write(place)
+    return place
