@@ -13,9 +13,8 @@ import numpy as np
 from rekord import _core
 from rekord.codec.columns import Array
 from rekord.codec.images.store import stored_image, stored_mask
-from rekord.codec.numbers import NumberRule, stored_numbers, stored_sparse, stored_tensor
+from rekord.codec.numbers import NumberRule, stored_numbers, stored_sparse, stored_tensor, stored_times
 from rekord.codec.plan import CodecPlan, Field, compile_plan
-from rekord.codec.timestamps import stored_times
 from rekord.codec.values import Shape, Unfit, as_array, described, is_text, sequence, stored_strings
 from rekord.errors import error
 from rekord.location import Location

@@ -14,9 +14,8 @@ import numpy as np
 from rekord import _core
 from rekord.codec.columns import Array, Optional, Ragged, Strings
 from rekord.codec.encode import Judge, checked_schema, pool, stored
-from rekord.codec.numbers import NumberRule, cast_tensor, store
+from rekord.codec.numbers import NumberRule, cast_tensor, check_zone, store, store_times
 from rekord.codec.plan import CodecPlan, Field, compile_plan
-from rekord.codec.timestamps import check_zone, store_times
 from rekord.codec.values import Unfit, as_array, check_shape, described
 from rekord.errors import RekordError, error
 from rekord.location import Location

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -356,7 +357,7 @@ def restored(batch: Any, schema: Schema) -> dict[str, Any]:
     """The columns of a table as records are encoded from them."""
     columns: dict[str, Any] = {}
     for name, feature in schema.context.items():
-        columns[name] = _restored(batch.column(name), feature)
+        columns[name] = restored_column(feature, batch.column(name))
     for name, feature in schema.steps.items():
         columns[name] = _steps(batch.column(name), feature)
     return columns
@@ -364,7 +365,7 @@ def restored(batch: Any, schema: Schema) -> dict[str, Any]:
 
 def _steps(array: Any, feature: Feature) -> list[Any]:
     """The steps of each row, None where it has none at all."""
-    inner = _restored(array.flatten(), feature)
+    inner = restored_column(feature, array.flatten())
     values = inner.to_pylist() if hasattr(inner, "to_pylist") else list(inner)
     rows: list[Any] = []
     begin = 0
@@ -402,24 +403,32 @@ def _form(kind: Any) -> Any:
     return levels, name.removeprefix("large_")
 
 
-def _restored(array: Any, feature: Feature) -> Any:
-    import pyarrow as pa
-
-    if isinstance(feature, Sparse) and pa.types.is_struct(array.type) and not array.null_count:
-        indices, values = [array.field(name) for name in ("indices", "values")]
-        if not any(part.null_count or part.flatten().null_count for part in (indices, values)):
-            return SparseColumn(_ragged(indices), _ragged(values), feature.size)
-    if isinstance(feature, Sparse):
-        rows = array.to_pylist()
-        return [None if row is None else (row["indices"], row["values"]) for row in rows]
-    if isinstance(feature, Tensor) and isinstance(feature.dtype, str):
-        return array.to_pylist()  # bfloat16, without NumPy's help
+@singledispatch
+def restored_column(feature: Feature, array: Any) -> Any:
+    """A column of an exported table, as the encoder takes it."""
     listed = feature.kind != "bytes" and feature.storage == "list" and feature.shape
-    if isinstance(feature, Tensor) or (listed and len(feature.record_keys("x")) == 1):
+    if listed and len(feature.record_keys("x")) == 1:
         return _numbers(array, feature)
     if feature.shape == () or feature.shape == (None,):
         return array  # strings and single numbers: the encoder takes them from Arrow as they lie
     return _rows(array, feature)
+
+
+@restored_column.register(Sparse)
+def _(feature: Sparse, array: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_struct(array.type) and not array.null_count:
+        indices, values = [array.field(name) for name in ("indices", "values")]
+        if not any(part.null_count or part.flatten().null_count for part in (indices, values)):
+            return SparseColumn(_ragged(indices), _ragged(values), feature.size)
+    return [None if row is None else (row["indices"], row["values"]) for row in array.to_pylist()]
+
+
+@restored_column.register(Tensor)
+def _(feature: Tensor, array: Any) -> Any:
+    # bfloat16 without NumPy's help is a list of numbers.
+    return array.to_pylist() if isinstance(feature.dtype, str) else _numbers(array, feature)
 
 
 def _rows(array: Any, feature: Feature) -> list[Any]:

@@ -360,3 +360,21 @@ def test_every_value_of_a_timestamp_comes_back(data: st.DataObject) -> None:
         assert back is None
     else:
         assert np.array_equal(np.asarray(back), np.asarray(value, feature.dtype).reshape(np.shape(back)))
+
+
+def test_a_cast_says_that_numbers_are_times_and_back(tmp_path: Path) -> None:
+    rk.write([{"t": 5}, {"t": 7}], tmp_path / "numbers", schema=rk.Schema({"t": rk.Int64()}))
+    rk.rewrite(tmp_path / "numbers", tmp_path / "times", cast={"t": rk.Timestamp("s")})
+    (batch,) = rk.open(tmp_path / "times")["train"].batches(2)
+    assert batch["t"].tolist() == [dt.datetime(1970, 1, 1, 0, 0, 5), dt.datetime(1970, 1, 1, 0, 0, 7)]
+    rk.rewrite(tmp_path / "times", tmp_path / "again", cast={"t": rk.Int64()})
+    (batch,) = rk.open(tmp_path / "again")["train"].batches(2)
+    assert batch["t"].tolist() == [5, 7]
+
+
+def test_a_baseline_leaves_times_out() -> None:
+    from rekord.training.task import Unfit, form_of, target_kind
+
+    schema = rk.Schema({"t": rk.Timestamp()})
+    assert isinstance(form_of(schema, "t"), Unfit)
+    assert target_kind(schema["t"]) is None

@@ -21,7 +21,7 @@ from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.feeds.sql.tables import Indexed
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Int64, Label, Schema, Text, of_type
+from rekord.schema import Feature, Int64, Label, Schema, Text, of_type
 from rekord.schema.interop.label_map import label_map_text
 from rekord.schema.messages import near_miss, shown
 from rekord.storage.local import read_error
@@ -402,7 +402,7 @@ def _key(path: str, named: Mapping[str, int], label: str, schema: Schema, key: s
 
 def _check_key(path: str, key: str, schema: Schema) -> None:
     feature = schema[key]
-    if key not in schema.context or not isinstance(feature, (Int64, Label, Text, Bytes)) or feature.shape:
+    if key not in schema.context or feature.as_given not in ("int", "str", "bytes") or feature.shape:
         raise _refused(path, 1, "a key that is one text or one whole number", f"`{key[:60]}`")
 
 
