@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -29,21 +29,6 @@ def invalid(name: str, value: object, expected: str, do: str | None, **fields: A
     """The error for a parameter that cannot have this value; `fields` are those of `RekordError`."""
     what = f"`{name}` cannot be {shown(value)}"
     return error("U605", what, **{"expected": expected, "found": shown(value), "do": do, **fields})
-
-
-def exclusive(first: str, second: str, *, expected: str = "one of them", do: str) -> RekordError:
-    """The error for two parameters of which only one may be given."""
-    what = f"`{first}` and `{second}` cannot both be given"
-    return error("U605", what, expected=expected, found="both", do=do)
-
-
-def unexpected_keyword(function: str, given: Mapping[str, object], known: Iterable[str]) -> TypeError:
-    """What Python raises for a keyword that `function`, as users call it, does not have."""
-    known = list(known)
-    name = next(name for name in given if name not in known)
-    near = near_miss(name, known)
-    meant = f". Did you mean {near!r}?" if near else ""
-    return TypeError(f"{function}() got an unexpected keyword argument {name!r}{meant}")
 
 
 def integer(

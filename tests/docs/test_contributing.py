@@ -1,4 +1,4 @@
-"""The example of a new source in CONTRIBUTING.md is one."""
+"""CONTRIBUTING.md and the page of the architecture tell the truth about the code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 import rekord as rk
 
-TEXT = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 def test_the_source_of_the_example_is_written_as_a_dataset(
@@ -26,3 +27,10 @@ def test_the_source_of_the_example_is_written_as_a_dataset(
         {"name": "a", "sequence": "ACGTAC"},
         {"name": "b one", "sequence": "TT"},
     ]
+
+
+def test_the_page_of_the_architecture_names_modules_that_exist() -> None:
+    page = (ROOT / "docs" / "explain" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z_/]+(?:\.py|/))`", page)
+    assert len(named) > 30
+    assert [name for name in named if not (ROOT / "src" / "rekord" / name).exists()] == []

@@ -77,13 +77,6 @@ def test_a_column_that_does_not_exist_names_the_nearest_one() -> None:
     assert isinstance(caught.value, rk.UsageError)
 
 
-def test_an_unexpected_keyword_names_the_public_function_and_the_nearest_name() -> None:
-    failure = check.unexpected_keyword("Split.batches", {"shufle": True}, ["shuffle", "seed"])
-    assert str(failure) == (
-        "Split.batches() got an unexpected keyword argument 'shufle'. Did you mean 'shuffle'?"
-    )
-
-
 @pytest.mark.parametrize(
     ("call", "name"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,10 @@ import pyarrow as pa
 from rekord import _core
 from rekord.errors import error
 from rekord.schema.base import Feature
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import scipy.sparse
 
 Array: TypeAlias = npt.NDArray[Any]
 Offsets: TypeAlias = npt.NDArray[np.int64]
@@ -97,7 +101,7 @@ class Strings:
             out[~self.valid] = None
         return out
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pa.Array:
         """All rows as an Arrow `large_binary` or `large_string` array, without a copy where they lie together."""
 
         return strings_to_arrow(self)
@@ -192,7 +196,7 @@ class Ragged:
         """All rows as nested Python lists, None where a row is missing."""
         return [_plain(row) for row in self]
 
-    def to_padded(self, pad: Any = None, length: int | None = None) -> Array:
+    def to_padded(self, pad: npt.ArrayLike | None = None, length: int | None = None) -> Array:
         """A dense array of all rows, each filled up with `pad` to the longest, or to `length` and cut there.
 
         The usual `pad` is 0, and b"" or "" for strings. Missing rows are all padding.
@@ -240,7 +244,7 @@ class Ragged:
                 out[i][tuple(cut)] = row[tuple(cut)]
         return out
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pa.Array:
         """All rows as an Arrow `large_list` array."""
 
         return ragged_to_arrow(self)
@@ -275,7 +279,7 @@ class Optional:
         pairs = zip(self.values.tolist(), self.valid.tolist(), strict=True)
         return [value if there else None for value, there in pairs]
 
-    def fill(self, value: Any) -> Array:
+    def fill(self, value: npt.ArrayLike) -> Array:
         """A dense array with `value` in place of what is missing."""
         out: Array = self.values.copy()
         try:
@@ -294,7 +298,7 @@ class Optional:
         out[~self.valid] = value
         return out
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pa.Array:
         """All rows as an Arrow array with nulls."""
 
         return array_to_arrow(self.values, self.valid)
@@ -343,12 +347,12 @@ class SparseColumn:
         out[rows, np.asarray(self.indices.values)] = values
         return out
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pa.Array:
         """All rows as an Arrow struct of two lists, `indices` and `values`."""
 
         return sparse_to_arrow(self)
 
-    def to_scipy(self) -> Any:
+    def to_scipy(self) -> scipy.sparse.csr_array:
         """A SciPy CSR array of `size` columns; missing rows are empty."""
 
         return sparse_to_scipy(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -426,11 +426,22 @@ class SequenceExample:
     steps: dict[str, list[Value]]
 
 
+PayloadBytes: TypeAlias = "bytes | bytearray | memoryview"
+
+
+@overload
+def decode(payload: PayloadBytes, schema: Schema, kind: RecordKind | None = None) -> dict[str, Any]: ...
+@overload
 def decode(
-    payload: bytes | bytearray | memoryview,
-    schema: Schema | None = None,
-    kind: RecordKind | None = None,
-) -> Any:
+    payload: PayloadBytes, schema: None = None, kind: Literal["example"] | None = None
+) -> dict[str, Value]: ...
+@overload
+def decode(payload: PayloadBytes, schema: None = None, *, kind: Literal["sequence"]) -> SequenceExample: ...
+@overload
+def decode(payload: PayloadBytes, schema: None = None, *, kind: Literal["bytes"]) -> bytes: ...
+def decode(
+    payload: PayloadBytes, schema: Schema | None = None, kind: RecordKind | None = None
+) -> dict[str, Any] | SequenceExample | bytes:
     """A payload's values.
 
     With a schema: one row, `{column: value}` in the declared shapes and dtypes, None where an optional value is
@@ -449,7 +460,7 @@ def decode(
     if kind == "bytes":
         return data
     sequence = kind == "sequence"
-    decoded = _core.decode_sequence(data) if sequence else _core.decode_example(data)
+    decoded: Any = _core.decode_sequence(data) if sequence else _core.decode_example(data)
     if isinstance(decoded, _core.Problem):
         raise wire_error(decoded)
     return SequenceExample(*decoded) if sequence else decoded

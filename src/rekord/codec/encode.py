@@ -225,7 +225,7 @@ _KEPT_ENCODERS = 16
 _encoders: OrderedDict[int, tuple[Schema, _core.RowEncoder]] = OrderedDict()
 
 
-def encode(row: Mapping[str, Any], schema: Schema) -> bytes:
+def encode(row: Mapping[str, object], schema: Schema) -> bytes:
     """A row as the bytes of a tf.train.Example, or of a SequenceExample where the schema has steps.
 
     The same row gives the same bytes everywhere: keys in the order of their UTF-8 bytes, numbers packed. A

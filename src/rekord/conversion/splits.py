@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rekord.arguments import invalid
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.messages import near_miss, shown
@@ -233,15 +234,15 @@ def split_rule(
 ) -> SplitRule:
     """The rule that `split=`, `split_by=` and `stratify=` ask for; `known` are the source's own splits."""
     if by is not None and stratify is not None:
-        raise _refused("split_by", by, "either split_by= or stratify=", "both", "leave one of them out")
+        raise invalid("split_by", by, "either split_by= or stratify=", "leave one of them out", found="both")
     if isinstance(split, str) and split == "source":
         if not known:
-            raise _refused(
+            raise invalid(
                 "split",
                 split,
                 "a source that knows splits",
-                "one that does not",
                 'split={"train": 0.9, "val": 0.1}',
+                found="one that does not",
             )
         _no_key(by, stratify, "the source says the splits")
         return SplitRule(names=_names(tuple(known)), from_source=True)
@@ -249,28 +250,24 @@ def split_rule(
         _no_key(by, stratify, "there is one split only")
         return SplitRule(names=_names(("train" if split is None else split,)))
     if not isinstance(split, Mapping) or not split:
-        raise _refused(
-            "split",
-            split,
-            'ratios by name, one name, "source" or None',
-            shown(split),
-            'split={"train": 0.9, "val": 0.1}',
+        raise invalid(
+            "split", split, 'ratios by name, one name, "source" or None', 'split={"train": 0.9, "val": 0.1}'
         )
     ratios = []
     for name, ratio in split.items():
         if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 < ratio <= 1:
-            raise _refused(
+            raise invalid(
                 "split",
                 split,
                 "a ratio above 0 and up to 1 for each name",
-                f"{shown(name)}: {shown(ratio)}",
                 "0.9",
+                found=f"{shown(name)}: {shown(ratio)}",
             )
         ratios.append(float(ratio))
     if abs(sum(ratios) - 1) > 1e-6:
         terms = " + ".join([f"{ratio:g}" for ratio in ratios])
         found = terms if len(ratios) == 1 else f"{terms} = {sum(ratios):g}"
-        raise _refused("split", split, "ratios that add up to 1", found, "make them add up to 1")
+        raise invalid("split", split, "ratios that add up to 1", "make them add up to 1", found=found)
     names = _names(tuple(split))
     if len(names) == 1:
         _no_key(by, stratify, "there is one split only")
@@ -287,10 +284,10 @@ def _names(names: tuple[Any, ...]) -> tuple[str, ...]:
             or len(name.encode("utf-8", "surrogatepass")) > 100
             or not name.isprintable()
         ):
-            raise _refused("split", name, "names that a file can begin with", shown(name), "train")
+            raise invalid("split", name, "names that a file can begin with", "train")
     if len(set(names)) < len(names) or len(names) > _MOST_SPLITS:
-        raise _refused(
-            "split", names, f"up to {_MOST_SPLITS} different names", f"{len(names)}", "fewer splits"
+        raise invalid(
+            "split", names, f"up to {_MOST_SPLITS} different names", "fewer splits", found=f"{len(names)}"
         )
     return names
 
@@ -298,10 +295,4 @@ def _names(names: tuple[Any, ...]) -> tuple[str, ...]:
 def _no_key(by: str | None, stratify: str | None, why: str) -> None:
     for name, value in (("split_by", by), ("stratify", stratify)):
         if value is not None:
-            raise _refused(
-                name, value, f"no {name}=, since {why}", shown(value), f"leave {name}= out, or give ratios"
-            )
-
-
-def _refused(name: str, value: object, expected: str, found: str, do: str) -> RekordError:
-    return error("U605", f"`{name}` cannot be {shown(value)}", expected=expected, found=found, do=do)
+            raise invalid(name, value, f"no {name}=, since {why}", f"leave {name}= out, or give ratios")

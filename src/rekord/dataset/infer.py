@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from rekord import _core
 from rekord._core import PayloadKind
+from rekord.codec.decode import PayloadBytes
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.read import open_frames, record_files
 from rekord.errors import FormatError, RekordError, error, located
@@ -24,6 +25,7 @@ from rekord.schema.infer import Evidence, KeyEvidence, infer_rows, schema_of
 from rekord.schema.messages import shown
 from rekord.schema.row_adapters import is_table
 from rekord.schema.schema import KIND_NAMES
+from rekord.sources.base import RowsLike
 
 OPENED_RECORDS = 10_000
 """How many records a dataset without a schema is judged by when it is opened, unless they are large."""
@@ -56,7 +58,7 @@ OTHER_KINDS = {
 
 
 def infer(
-    source_or_records: Any,
+    source_or_records: RowsLike | Iterable[PayloadBytes],
     limit: int | None = None,
     *,
     names: Sequence[str] | None = None,
@@ -77,22 +79,23 @@ def infer(
     All of it is read, or the first `limit` records.
     """
     _check_arguments(limit, kind)
-    if hasattr(source_or_records, "only_split"):  # a dataset, which is above this module
-        source_or_records = source_or_records.only_split("infer")
-    if hasattr(source_or_records, "facts"):
-        return _of_source(source_or_records)
-    if _is_path(source_or_records):
-        return _infer_paths(source_or_records, limit, kind)
-    if isinstance(source_or_records, Iterable) and not is_table(source_or_records):
+    given: Any = source_or_records
+    if hasattr(given, "only_split"):  # a dataset, which is above this module
+        given = given.only_split("infer")
+    if hasattr(given, "facts"):
+        return _of_source(given)
+    if _is_path(given):
+        return _infer_paths(given, limit, kind)
+    if isinstance(given, Iterable) and not is_table(given):
         # One look at the first item tells paths and payloads from rows.
-        items = iter(source_or_records)
+        items = iter(given)
         first = list(islice(items, 1))
-        source_or_records = chain(first, items)
+        given = chain(first, items)
         if first and _is_path(first[0]):
-            return _infer_paths(list(source_or_records), limit, kind)
+            return _infer_paths(list(given), limit, kind)
         if first and isinstance(first[0], (bytes, bytearray, memoryview)):
-            return _infer_payloads(source_or_records, limit, kind)
-    return infer_rows(source_or_records, names=names, limit=limit)
+            return _infer_payloads(given, limit, kind)
+    return infer_rows(given, names=names, limit=limit)
 
 
 def _of_source(source: Any) -> Schema:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rekord.codec.columns import Column
 from rekord.codec.encode import checked_schema, row_encoder
 from rekord.codec.encode_columns import encoded_batches
 from rekord.errors import EncodeError, RekordError, error
@@ -19,6 +20,9 @@ from rekord.storage.transaction import StagedFile, Transaction
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
+
+    import numpy.typing as npt
+    import pyarrow as pa
 
     from rekord.schema import Schema
 
@@ -67,7 +71,7 @@ class Writer:
         """Where a compressed file can be entered, apart from its beginning."""
         return [] if self._sink is None else list(self._sink.flush_points)
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: Mapping[str, object]) -> None:
         """Write one row."""
         if self._sink is None or self._closed:
             self._open()
@@ -81,7 +85,7 @@ class Writer:
         if waiting >= _BLOCK_BYTES:
             self._flush()
 
-    def write_columns(self, batch: Any) -> None:
+    def write_columns(self, batch: Mapping[str, npt.ArrayLike | Column] | pa.RecordBatch | pa.Table) -> None:
         """Write many rows, all or none: a dict of NumPy columns, a pyarrow RecordBatch or a Table."""
         sink = self._open()
         try:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rekord.arguments import invalid
 from rekord.errors import RekordError, error
 from rekord.layouts.base import Derived, Verify, image_of
 from rekord.location import Location
@@ -31,7 +32,7 @@ def classification(
     Rows without a label are bad rows, unless `optional_labels`, or where no classes are known: labels are then
     optional numbers.
     """
-    count, names = _checked(classes, synsets)
+    count, names = _count_and_names(classes, synsets)
     return Classification(
         schema=_schema(count, names, synsets is not None, zero_based, optional_labels),
         count=count,
@@ -155,26 +156,20 @@ class Classification:
         )
 
 
-def _checked(
+def _count_and_names(
     classes: Sequence[str] | int | None, synsets: Sequence[str] | None
 ) -> tuple[int | None, tuple[str, ...] | None]:
     if classes is None and synsets is None:
         return None, None
+    do = 'classes=["cat", "dog"]'
     if isinstance(classes, int) and not isinstance(classes, bool):
         count, names = classes, None
     elif isinstance(classes, (list, tuple)):
         count, names = len(classes), tuple(classes)
     else:
-        raise _refused("`classes` is neither names nor a number", "names by id, or how many", shown(classes))
+        raise invalid("classes", classes, "names by id, or how many", do)
     if count < 1:
-        raise _refused(
-            "a layout has no classes", "at least one class, or None where none are known", str(count)
-        )
+        raise invalid("classes", classes, "at least one class, or None where none are known", do)
     if synsets is not None and (not isinstance(synsets, (list, tuple)) or len(synsets) != count):
-        found = f"{len(synsets):,}" if isinstance(synsets, (list, tuple)) else shown(synsets)
-        raise _refused("`synsets` does not go with `classes`", f"{count:,} synsets, one a class", found)
+        raise invalid("synsets", synsets, f"{count:,} synsets, one a class", do)
     return count, names
-
-
-def _refused(what: str, expected: str, found: str) -> RekordError:
-    return error("U605", what, expected=expected, found=found, do='classes=["cat", "dog"]')

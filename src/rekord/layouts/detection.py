@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rekord.arguments import invalid, one_of
 from rekord.codec.images.inspect import Picture, look_at_image, shown_format
 from rekord.codec.images.store import same_size
 from rekord.errors import RekordError, error
@@ -49,7 +50,9 @@ def detection(
     as TFOD's own converters do, and a remark (H741) says how many; `bad_boxes="refuse"` makes the row a bad
     one instead.
     """
-    return Detection(_checked_classes(classes), bool(masks), _checked_has(has), _checked_policy(bad_boxes))
+    return Detection(
+        _class_items(classes), bool(masks), _extras(has), one_of("bad_boxes", bad_boxes, ("skip", "refuse"))
+    )
 
 
 @dataclass(frozen=True)
@@ -326,44 +329,31 @@ def _place(row: Mapping[str, Any]) -> str | None:
     return None if isinstance(image, (bytes, bytearray, memoryview, np.ndarray)) else str(image)
 
 
-def _checked_classes(classes: Any) -> tuple[tuple[int, str], ...]:
+_EXAMPLE = 'detection(classes={1: "cat", 2: "dog"}, has=["area"])'
+
+
+def _class_items(classes: Any) -> tuple[tuple[int, str], ...]:
     if isinstance(classes, Mapping):
         pairs = list(classes.items())
     elif isinstance(classes, (list, tuple)):
         pairs = list(enumerate(classes, 1))
     else:
-        raise _wrong("classes", "names by id, or a list of names", classes)
+        raise invalid("classes", classes, "names by id, or a list of names", _EXAMPLE)
     for number, name in pairs:
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_ID:
-            raise _wrong("classes", "ids from 1: 0 is the background's", number)
+            raise invalid("classes", number, "ids from 1: 0 is the background's", _EXAMPLE)
         if not isinstance(name, str) or not name:
-            raise _wrong("classes", "a name for each id", name)
+            raise invalid("classes", name, "a name for each id", _EXAMPLE)
     names = [name for _, name in pairs]
     if len(set(names)) < len(names):
-        raise _wrong("classes", "each name once", next(name for name in names if names.count(name) > 1))
+        raise invalid(
+            "classes", next(name for name in names if names.count(name) > 1), "each name once", _EXAMPLE
+        )
     return tuple(sorted(pairs))
 
 
-def _checked_has(has: Any) -> tuple[str, ...]:
+def _extras(has: Any) -> tuple[str, ...]:
     if isinstance(has, str) or not all(name in _EXTRAS for name in has):
         wrong = has if isinstance(has, str) else next(name for name in has if name not in _EXTRAS)
-        raise _wrong("has", "some of " + ", ".join(_EXTRAS), wrong)
+        raise invalid("has", wrong, "some of " + ", ".join(_EXTRAS), _EXAMPLE)
     return tuple([name for name in _EXTRAS if name in has])
-
-
-def _checked_policy(bad_boxes: Any) -> Literal["skip", "refuse"]:
-    if bad_boxes == "skip":
-        return "skip"
-    if bad_boxes == "refuse":
-        return "refuse"
-    raise _wrong("bad_boxes", '"skip" or "refuse"', bad_boxes)
-
-
-def _wrong(name: str, expected: str, found: object) -> RekordError:
-    return error(
-        "U605",
-        f"`{name}` of the detection layout cannot be meant",
-        expected=expected,
-        found=shown(found),
-        do='detection(classes={1: "cat", 2: "dog"}, has=["area"])',
-    )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar, overload
 
 from rekord.errors import error, located
 from rekord.location import Location
@@ -142,6 +142,8 @@ KIND_NAMES: Mapping[RecordKind, str] = {
     "bytes": "payloads as they are",
 }
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Schema:
@@ -217,7 +219,11 @@ class Schema:
             do=f"did you mean `{meant}`?" if meant else "name a column of the schema",
         )
 
-    def get(self, column: object, default: Any = None) -> Any:
+    @overload
+    def get(self, column: object, default: None = None) -> Feature | None: ...
+    @overload
+    def get(self, column: object, default: T) -> Feature | T: ...
+    def get(self, column: object, default: object = None) -> object:
         """The feature of a column, or `default` where there is no such column."""
         try:
             feature = self.context.get(column)  # type: ignore[call-overload]
@@ -235,15 +241,15 @@ class Schema:
     def __len__(self) -> int:
         return len(self.context) + len(self.steps)
 
-    def keys(self) -> Any:
+    def keys(self) -> KeysView[str]:
         """The columns' names."""
         return self.features.keys()
 
-    def values(self) -> Any:
+    def values(self) -> ValuesView[Feature]:
         """The columns' features."""
         return self.features.values()
 
-    def items(self) -> Any:
+    def items(self) -> ItemsView[str, Feature]:
         """The columns' names and features."""
         return self.features.items()
 
@@ -276,7 +282,7 @@ class Schema:
         return json_form.document(groups, self.evidence if evidence else None)
 
     @staticmethod
-    def from_dict(document: Any) -> Schema:
+    def from_dict(document: Mapping[str, object]) -> Schema:
         """The schema in a JSON document; `evidence` is left behind."""
         groups = json_form.groups(document)
         return Schema(groups.get("features"), context=groups.get("context"), steps=groups.get("steps"))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,10 @@ from rekord.sources.base import (
     source_path,
 )
 from rekord.sources.tables import inconsistent, kept_columns, rows_at_once
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
 
 _MAGIC = b"\x93NUMPY"
 _MOST_HEADER_BYTES = 10_000
@@ -459,14 +463,14 @@ def _bytes_of(column: Any) -> int:
     return 8 * len(column) if hasattr(column, "__len__") else 8
 
 
-def columns(arrays: Mapping[str, Any]) -> FrameSource:
+def columns(arrays: Mapping[str, npt.ArrayLike]) -> FrameSource:
     """Rows of a dict of columns: arrays with the rows first, or lists. Types are those that `rk.infer` gives."""
     if not isinstance(arrays, Mapping):
         raise invalid("arrays", arrays, "a dict of columns", 'rk.sources.columns({"label": array})')
     return FrameSource(arrays, "columns")
 
 
-def pandas(frame: Any) -> FrameSource:
+def pandas(frame: pd.DataFrame) -> FrameSource:
     """Rows of a pandas DataFrame, without its index. Types are those that `rk.infer` gives."""
     if not all(hasattr(frame, name) for name in ("iloc", "dtypes", "columns", "itertuples")):
         raise invalid("frame", frame, "a pandas DataFrame", "rk.sources.pandas(frame)")

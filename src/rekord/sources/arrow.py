@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rekord.arguments import invalid
 from rekord.errors import RekordError, error
@@ -15,6 +15,7 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.sources.base import (
     PART_BYTES,
+    ArrowRows,
     Chunk,
     Columns,
     Facts,
@@ -42,6 +43,10 @@ from rekord.sources.tables import (
     to_batch,
     without_merging,
 )
+from rekord.storage.local import PathLike
+
+if TYPE_CHECKING:
+    import polars as pl
 
 EXTENSIONS = (".arrow", ".arrows", ".feather", ".ipc")
 _FILE = b"ARROW1"
@@ -158,7 +163,9 @@ class ArrowTableSource:
         return self.table.to_batches() if hasattr(self.table, "to_batches") else [self.table]
 
 
-def arrow(path_or_table: Any, *, columns: Sequence[str] | None = None) -> ArrowSource | ArrowTableSource:
+def arrow(
+    path_or_table: PathLike | ArrowRows, *, columns: Sequence[str] | None = None
+) -> ArrowSource | ArrowTableSource:
     """Rows of Arrow IPC files (a file, a folder or a pattern), or of a Table or RecordBatch in memory.
 
     Types become features as those of Parquet files do. `columns` names those to keep; None keeps all.
@@ -171,7 +178,7 @@ def arrow(path_or_table: Any, *, columns: Sequence[str] | None = None) -> ArrowS
     return ArrowSource(source_path(path_or_table, "arrow"), keep)
 
 
-def polars(frame: Any) -> ArrowTableSource:
+def polars(frame: pl.DataFrame) -> ArrowTableSource:
     """Rows of a polars DataFrame."""
     if not hasattr(frame, "to_arrow") or not hasattr(frame, "iter_rows"):
         raise invalid("frame", frame, "a polars DataFrame", "collect a LazyFrame first: frame.collect()")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from rekord.schema.base import FLOATS, INTEGERS, TENSORS, Shape
 from rekord.schema.column_evidence import Merging
 from rekord.schema.interop.tfds import FLAT_VALUES, ROW_LENGTHS
 from rekord.schema.messages import shown
-from rekord.sources.base import Columns, Facts, Row
+from rekord.sources.base import Columns, Facts, IndexedRows, Row
 from rekord.sources.rows import PEEKED_ROWS, RowsSource, as_pixels, inferred
 from rekord.sources.tf_data import no_rows, tf_data
 
@@ -35,26 +35,29 @@ def framework_of(value: object) -> Callable[..., Any] | None:
     return None
 
 
-def torch_dataset(dataset: Any, *, names: Sequence[str] | None = None) -> RowsSource:
+def torch_dataset(
+    dataset: IndexedRows | Iterable[object], *, names: Sequence[str] | None = None
+) -> RowsSource:
     """The items of a torch Dataset or IterableDataset, one row each: dicts, tuples or single values.
 
     The parts of a tuple are called `names` (x, y and weight unless told), a single value x.
     """
     tuple_names(names)
+    given: Any = dataset
     if hasattr(type(dataset), "__iter__"):
-        known = len(dataset) if hasattr(type(dataset), "__len__") else None
+        known = len(given) if hasattr(type(dataset), "__len__") else None
         return RowsSource(
-            "torch_dataset", lambda: iter(dataset), names=names, known_rows=known, convert=_torch_row
+            "torch_dataset", lambda: iter(given), names=names, known_rows=known, convert=_torch_row
         )
     try:
-        count = len(dataset)
+        count = len(given)
     except TypeError:
         raise no_rows(
             None, "a torch dataset with __len__, or an IterableDataset", shown(type(dataset).__name__)
         ) from None
     return RowsSource(
         "torch_dataset",
-        lambda: (dataset[i] for i in range(count)),
+        lambda: (given[i] for i in range(count)),
         names=names,
         known_rows=count,
         convert=_torch_row,
@@ -101,10 +104,10 @@ _NUMBERS = {"float": "float32", "double": "float64"}
 _ARRAYS = ("Array2D", "Array3D", "Array4D", "Array5D")
 
 
-def huggingface(dataset: Any) -> HuggingFace | RowsSource:
+def huggingface(dataset: Iterable[object] | Mapping[str, Iterable[object]]) -> HuggingFace | RowsSource:
     """A `datasets` Dataset in columns, an IterableDataset in rows; of a dict of them all, with a `split`."""
     splits = dict(dataset) if isinstance(dataset, Mapping) else None
-    parts = [dataset] if splits is None else list(splits.values())
+    parts: list[Any] = [dataset] if splits is None else list(splits.values())
     names = None if splits is None else tuple(splits)
     if not parts or not all(hasattr(part, "features") for part in parts):
         expected = "a Dataset or IterableDataset of the library `datasets`, or a dict of them"

@@ -27,7 +27,7 @@ PEEKED_BYTES = 64 << 20
 _VALUE_BYTES = 8
 
 
-def rows(iterable: Iterable[Any], *, names: Sequence[str] | None = None) -> RowsSource:
+def rows(iterable: Iterable[object], *, names: Sequence[str] | None = None) -> RowsSource:
     """Rows from an iterable: mappings (nested ones join their names with `/`), or tuples whose parts are `names`.
 
     Tuples without `names` have the columns x, y and weight. What gives a new iterator each time, such as a list,

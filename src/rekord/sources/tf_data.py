@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from time import monotonic
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -241,7 +241,15 @@ _AFTER_BATCH = re.compile(r"_?(Parallel)?(Prefetch|Options|Cache|Take|Skip|Shuff
 _BATCH = re.compile(r"_?((Parallel|Padded)?Batch|Rebatch)Dataset")
 
 
-def tf_data(dataset: Any, *, names: Sequence[str] | None = None) -> TfData:
+class TensorFlowDataset(Protocol):
+    """What is used of a tf.data.Dataset, whose package need not be installed."""
+
+    @property
+    def element_spec(self) -> object: ...
+    def __iter__(self) -> Iterator[object]: ...
+
+
+def tf_data(dataset: TensorFlowDataset, *, names: Sequence[str] | None = None) -> TfData:
     """The elements of a tf.data.Dataset, one row each; it should not be batched.
 
     Nested dicts join their names with `/`; the parts of a tuple are called `names` (x, y and weight unless told),

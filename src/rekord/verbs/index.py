@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from rekord.arguments import one_of
 from rekord.codec.columns import column_to_arrow
 from rekord.dataset.compact_manifest import listed_shard
 from rekord.dataset.dataset import open as open_dataset
@@ -67,14 +68,7 @@ def index(
     for one file its index. They are made from the headers of the records; payloads are not read. `on_file` is called
     for each index: where it is, of how many records, and whether it was written.
     """
-    if format not in _FORMATS:
-        raise error(
-            "U605",
-            f"`format` cannot be {shown(format)}",
-            expected='"rekord", "dali" or "vahidk"',
-            found=shown(format),
-            do='format="dali"',
-        )
+    one_of("format", format, _FORMATS, do='format="dali"')
     paths = record_files(path)
     targets = _targets(os.fspath(path), paths, format, None if out is None else os.fspath(out))
     # Before anything is written, what can be known to fail.

@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 import numpy as np
 import pyarrow as pa
 
+from rekord.arguments import non_blank
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.order import Ids
@@ -17,7 +18,6 @@ from rekord.errors import error
 from rekord.feeds.sql.answer import Answer
 from rekord.location import Location
 from rekord.schema import RecordKind, Schema
-from rekord.schema.messages import shown
 from rekord.storage.local import PathLike
 
 
@@ -53,7 +53,7 @@ def query(
     schema: Schema | PathLike | None = None,
     kind: RecordKind | None = None,
     stream: bool = False,
-) -> Any:
+) -> pa.Table | pa.RecordBatchReader:
     """What DuckDB answers to a query over the records of a dataset, as a `pyarrow.Table`.
 
     `records` are all records, or those of one `split`; each split is a table by its own name too. A column has the
@@ -97,14 +97,8 @@ def matching(split: Split, condition: str) -> Ids:
 
     They are numbers of records of the split's shards, whatever view of them the split is.
     """
-    if not isinstance(condition, str) or not condition.strip():
-        raise error(
-            "U605",
-            f"`where` cannot be {shown(condition)}",
-            expected="a condition in SQL over columns",
-            found=shown(condition),
-            do="where=\"label = 3 and caption like '%cat%'\"",
-        )
+    do = "where=\"label = 3 and caption like '%cat%'\""
+    non_blank("where", condition, expected="a condition in SQL over columns", do=do)
     for name in split.schema:
         if name.casefold() == _NUMBER:
             raise error(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from rekord.arguments import one_of
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.manifest import manifest_path
 from rekord.errors import RekordError, error
@@ -14,7 +15,6 @@ from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
 from rekord.schema import Schema
-from rekord.schema.messages import near_miss, shown
 from rekord.sources.base import Facts, Source
 from rekord.sources.frameworks import framework_of, huggingface
 from rekord.sources.records import Records
@@ -90,15 +90,8 @@ def with_schema(source: Source, schema: Schema | None = None, path: str | None =
 
 def layout_for(source: Source, facts: Facts, name: str | None, masks: MaskOptions = NOTHING_SAID) -> Layout:
     """The layout of this name, or the one that fits the source, with what the source knows of classes."""
-    if name is not None and name not in LAYOUTS:
-        near = near_miss(name, LAYOUTS)
-        raise error(
-            "U605",
-            f"`layout` cannot be {shown(name)}",
-            expected="one of " + ", ".join(LAYOUTS),
-            found=shown(name),
-            do=f"did you mean {near!r}?" if near else 'layout="auto"',
-        )
+    if name is not None:
+        one_of("layout", name, LAYOUTS, do='layout="auto"')
     wanted = facts.layout if name in (None, "auto") else name
     if wanted in ("table", "text"):
         return Plain(_schema_of(source, facts))

@@ -211,7 +211,7 @@ def test_broken_images_name_their_file(tmp_path):
 def test_classes_that_cannot_be_are_refused(options):
     failure = refused(lambda: classification(**options))
     assert failure.code == "U605"
-    assert re.search("a layout has no classes|`classes`", failure.what)
+    assert re.search("^`(classes|synsets)` cannot be ", failure.what)
 
 
 def test_names_that_cannot_be_told_apart_are_refused():

@@ -201,7 +201,7 @@ def test_a_row_that_does_not_fit_names_its_feature(change, code, feature):
 def test_options_that_cannot_be_meant_are_refused(options):
     failure = refused(lambda: detection(**options))
     assert (failure.code, bool(failure.do)) == ("U605", True)
-    assert failure.what.endswith("of the detection layout cannot be meant")
+    assert failure.what.startswith(f"`{[*options][-1]}` cannot be ")
 
 
 def test_a_layout_is_a_value_that_survives_pickling():

@@ -168,7 +168,7 @@ def test_given_classes_fix_the_ids(put):
 @pytest.mark.parametrize("classes", [[], ["a", "a"], "cat", {"cat"}, ["cat", 1], [""], 3])
 def test_classes_that_are_no_names_are_refused(tmp_path, classes):
     assert str(refused(lambda: image_folder(tmp_path, classes=classes))).startswith(
-        "U605: `classes` is no list of names"
+        "U605: `classes` cannot be "
     )
 
 

@@ -200,7 +200,7 @@ def test_folders_that_cannot_be_meant_are_refused(put):
     failure = refused(lambda: segmentation(root / "images", root / "no").facts())
     assert (failure.code, failure.location.path) == ("X501", str(root / "no"))
     assert str(refused(lambda: segmentation(root / "images", root / "masks", classes=["a", "a"]))).startswith(
-        "U605: `classes` is no list of names"
+        "U605: `classes` cannot be "
     )
 
 

@@ -40,7 +40,7 @@ def doctor(
     path: PathLike | Sequence[PathLike],
     *,
     schema: Schema | PathLike | None = None,
-    spec: str | Mapping[str, Any] | SequenceSpec | None = None,
+    spec: str | Mapping[str, object] | SequenceSpec | None = None,
 ) -> Diagnoses:
     """Read a file, folder or glob, and explain what is wrong with it; nothing is written.
 
@@ -63,7 +63,7 @@ def loaded_schema(schema: Schema | PathLike | None) -> Schema | None:
     return schema if schema is None or isinstance(schema, Schema) else Schema.load(schema)
 
 
-def loaded_spec(spec: str | Mapping[str, Any] | SequenceSpec | None) -> Any:
+def loaded_spec(spec: str | Mapping[str, object] | SequenceSpec | None) -> Any:
     """A spec as plain values: read from the text of a Python file, or taken from TensorFlow's objects."""
     if isinstance(spec, str):
         return load_spec(spec)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from rekord.arguments import invalid
 from rekord.conversion.copy_records import Records, Stretch
 from rekord.conversion.derive import Copied, NewShard
 from rekord.conversion.plan import function_digest
@@ -186,12 +187,11 @@ def words_of_where(where: Any) -> Any:
         return {str(name): _array(numbers).tolist() for name, numbers in where.items()}
     if isinstance(where, (Sequence, np.ndarray)) and not isinstance(where, bytes):
         return _array(where).tolist()
-    raise error(
-        "U605",
-        f"`where` cannot be {shown(where)}",
-        expected="a condition in SQL, a function of a batch, or numbers of records",
-        found=shown(where),
-        do='where="label = 3"',
+    raise invalid(
+        "where",
+        where,
+        "a condition in SQL, a function of a batch, or numbers of records",
+        'where="label = 3"',
     )
 
 
@@ -200,13 +200,7 @@ def listed_splits(split: str | Sequence[str]) -> list[str]:
     if isinstance(split, str):
         return [split]
     if not isinstance(split, Sequence) or not all(isinstance(name, str) for name in split):
-        raise error(
-            "U605",
-            f"`split` cannot be {shown(split)}",
-            expected="the name of a split, or a list of them",
-            found=shown(split),
-            do='split="train"',
-        )
+        raise invalid("split", split, "the name of a split, or a list of them", 'split="train"')
     return list(split)
 
 

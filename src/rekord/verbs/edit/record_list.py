@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from rekord.arguments import invalid
 from rekord.dataset.order import Ids
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -100,13 +101,8 @@ def _checked_pair(given: Any) -> ListedRecord:
 
 
 def _no_pair(given: object) -> RekordError:
-    return error(
-        "U605",
-        f"`records` cannot be {shown(given)}",
-        expected="pairs of a split and the number of a record in it, or the path of a file of them",
-        found=shown(given),
-        do='records=[("train", 3), ("train", 7)]',
-    )
+    expected = "pairs of a split and the number of a record in it, or the path of a file of them"
+    return invalid("records", given, expected, 'records=[("train", 3), ("train", 7)]')
 
 
 # Files.

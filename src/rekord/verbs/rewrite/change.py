@@ -11,7 +11,7 @@ import numpy as np
 
 from rekord import _core
 from rekord.codec.columns import Optional, Ragged, Strings
-from rekord.codec.decode import assemble, decode, new_batch, row_error
+from rekord.codec.decode import SequenceExample, assemble, decode, new_batch, row_error
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.order import Ids
 from rekord.dataset.read import explain, open_slabs
@@ -547,7 +547,7 @@ class _Reading:
             kinds = dict(self._kinds)
             if self._change.cast:
                 found = decode(payload, kind="sequence" if self._change.before.is_sequence else None)
-                context = getattr(found, "context", found)
+                context = found.context if isinstance(found, SequenceExample) else found
                 for one in self._change.cast:
                     kind = _kind(context.get(one.read.key or one.old))
                     if kind is not None:
