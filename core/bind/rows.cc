@@ -162,15 +162,18 @@ class RowEncoder {
     const RowField& field = fields_[number];
     const nb::object& value = scratch.values[number];
     SlotValues* cells = scratch.cells.data() + field.first;
-    if (!value.is_valid()) {
-      if (fills_[field.first].missing == Missing::refuse)
-        normalise_(number, nb::none(), nb::none());
+    if (value.is_valid() && reader_.read(field, value.ptr(), scratch.held, cells[0])) return;
+    nb::object stored = nb::none();
+    if (value.is_valid()) {
+      stored = normalise_(number, value, nb::none());
+    } else if (fills_[field.first].missing == Missing::refuse) {
+      normalise_(number, nb::none(), nb::none());
+    }
+    if (stored.is_none()) {  // no value, or one that stands for none, as NaT does
       for (uint32_t i = 0; i < field.slots; ++i)
         cells[i] = missing(fills_[field.first + i], field.first + i);
       return;
     }
-    if (reader_.read(field, value.ptr(), scratch.held, cells[0])) return;
-    const nb::object stored = normalise_(number, value, nb::none());
     take(field, *features_, stored, scratch.held, cells);
   }
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         Sparse,
         Tensor,
         Text,
+        Timestamp,
         compat,
     )
     from rekord.training.run import train
@@ -99,6 +100,7 @@ __all__ = [
     "Strings",
     "Tensor",
     "Text",
+    "Timestamp",
     "UsageError",
     "WireError",
     "Writer",
@@ -151,7 +153,8 @@ _MODULES = {
     "rekord.health.salvage.run": "salvage",
     "rekord.health.stats.run": "stats",
     "rekord.location": "Location",
-    "rekord.schema": "Boxes Bytes Float32 Image Int64 Label Mask Payload Schema Sparse Tensor Text compat",
+    "rekord.schema": "Boxes Bytes Float32 Image Int64 Label Mask Payload Schema Sparse Tensor Text Timestamp "
+    "compat",
     "rekord.training.run": "train",
     "rekord.verbs.balance.balance": "balance",
     "rekord.verbs.edit.append": "append",

@@ -108,6 +108,7 @@ CODES: dict[str, str] = {
     "E316": "a label has no class of this name",
     "E317": "a label is no class id",
     "E318": "a text is not UTF-8",
+    "E319": "a time has no time zone where one is declared",
     "E320": "the indices of a sparse vector are not valid",
     "E321": "an image is not what the schema says",
     "E322": "an image is given as a str",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -420,3 +421,15 @@ def test_what_tensorflow_refuses_of_steps_is_refused(tf, sequence) -> None:
         with pytest.raises(rk.DecodeError) as caught:
             rk.decode(payload, schema)
         assert (caught.value.code, caught.value.location.feature) == (code, "x")
+
+
+@pytest.mark.parametrize("mode", ["native", "ops"])
+def test_times_reach_tensorflow_as_the_stored_numbers(tf: ModuleType, tmp_path: Path, mode: Any) -> None:
+    schema = rk.Schema({"at": rk.Timestamp("ms", tz="UTC"), "seen": rk.Timestamp("s", optional=True)})
+    rows = [{"at": np.datetime64(n, "ms"), "seen": np.datetime64(n, "s") if n else None} for n in range(3)]
+    rk.write(rows, tmp_path / "data", schema=schema)
+    split = rk.open(tmp_path / "data")["train"]
+    (batch,) = split.to_tensorflow(3, mode=mode, fill={"seen": np.datetime64(9, "s")})
+    assert batch["at"].dtype == batch["seen"].dtype == tf.int64
+    assert sorted(batch["at"].numpy().tolist()) == [0, 1, 2]
+    assert sorted(batch["seen"].numpy().tolist()) == [1, 2, 9]

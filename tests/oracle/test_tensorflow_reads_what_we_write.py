@@ -30,6 +30,7 @@ from rekord.schema import (
     Sparse,
     Tensor,
     Text,
+    Timestamp,
 )
 from rekord.testing import frames
 from rekord.testing.strategies import rows, schemas
@@ -74,6 +75,8 @@ def expected_lists(feature: Feature, value: Any) -> list[list[Any]]:
         case Int64():
             # uint64 is stored bit for bit.
             flat = [number - 2**64 if number >= 2**63 else number for number in leaves(value)]
+        case Timestamp():
+            flat = [int(one.astype(np.int64)) for one in leaves(value)]
         case _:
             flat = leaves(value)
     partitions = getattr(feature, "partitions", ())

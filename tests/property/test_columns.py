@@ -73,7 +73,7 @@ def _list_of(draw: st.DrawFn, feature: Feature, count: int) -> tuple[wire.Kind, 
     if feature.kind == "bytes":
         values = draw(_flat(st.one_of(st.binary(max_size=20), st.just(b"L" * 4100)), count))
         return "bytes", values, values
-    values = draw(_flat(_number(dtype_name(feature.dtype)), count))
+    values = draw(_flat(_number(dtype_name(feature.stored_dtype)), count))
     if feature.kind == "float":
         return "float", values, values
     return "int64", [_as_int64(value) for value in values], values
@@ -134,6 +134,8 @@ def _plain_default(feature: Feature) -> Any:
     default = feature.default
     if isinstance(feature, rk.Tensor):
         return _plain(np.array(default, feature.dtype))
+    if isinstance(feature, rk.Timestamp):
+        return _plain(feature.default_value())
     if isinstance(feature, rk.Sparse):
         return tuple([list(part) for part in default])
     if isinstance(feature, rk.Float32 | rk.Boxes) and default != ():
@@ -267,7 +269,9 @@ def odd_payload(draw: st.DrawFn, record: Record, schema: rk.Schema) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Plain Python values, floats by their bits, so that equal means the same."""
+    """Plain Python values, floats by their bits and times by their numbers, so that equal means the same."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "M":
+        return value.view(np.int64).tolist()
     if isinstance(value, np.ndarray):
         floats = value.dtype.name == "bfloat16"
         return _plain((value.astype(np.float32) if floats else value).tolist())

@@ -6,7 +6,7 @@ import base64
 import codecs
 import math
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -285,19 +285,27 @@ _SHOWN_FEATURES = 1000
 """More lines than this nobody reads, and those of a million features take most of a minute."""
 
 
-def lines_of(message: Message) -> list[list[Piece]]:
+Texts: TypeAlias = "Mapping[str, Callable[[int], str]]"
+"""By key, what makes a text of a number that stands for something else, such as a time."""
+
+
+def lines_of(message: Message, texts: Texts | None = None) -> list[list[Piece]]:
     """What stands below a record's heading."""
+    texts = texts or {}
     if message.features is not None:
-        return _table(message.features, indent=2) or [["  no features"]]
+        return _table(message.features, indent=2, texts=texts) or [["  no features"]]
     lines: list[list[Piece]] = [[f"  {_TITLES[message.kind]}"]]
     for name, fact in message.facts.items():
         lines.append([f"    {name:<9} {clean(str(fact))}"])
     if message.context is not None:
-        lines += [["  context"], *(_table(message.context, indent=4) or [["    no features"]])]
+        lines += [["  context"], *(_table(message.context, indent=4, texts=texts) or [["    no features"]])]
     if message.steps is not None:
-        lines += [["  steps"], *(_steps_table(message.steps) or [["    no features"]])]
+        lines += [["  steps"], *(_steps_table(message.steps, texts) or [["    no features"]])]
     if message.examples:
-        lines += [["  example 0"], *(_table(message.examples[0], indent=4) or [["    no features"]])]
+        lines += [
+            ["  example 0"],
+            *(_table(message.examples[0], indent=4, texts=texts) or [["    no features"]]),
+        ]
     if message.kind in ("text", "proto", "other", "bytes"):
         lines.append([f"    {'payload':<9} {of_bytes(message.payload)}"])
     return lines
@@ -348,18 +356,18 @@ def _more(named: Mapping[str, Any], indent: int) -> list[list[Piece]]:
     return [[" " * indent, (f"… and {hidden:,} more feature{'s' * (hidden > 1)} (--json shows all)", "dim")]]
 
 
-def _table(features: Features, *, indent: int) -> list[list[Piece]]:
-    rows = [
-        (name, kind_of(value) or "unset", str(_length(value)) if value is not None else "", _preview(value))
-        for name, value in _first(features)
-    ]
+def _table(features: Features, *, indent: int, texts: Texts) -> list[list[Piece]]:
+    rows = []
+    for name, value in _first(features):
+        length = str(_length(value)) if value is not None else ""
+        rows.append((name, kind_of(value) or "unset", length, _preview(value, texts.get(name))))
     return _aligned(rows, indent) + _more(features, indent)
 
 
-def _steps_table(steps: Mapping[str, Sequence[Value]]) -> list[list[Piece]]:
+def _steps_table(steps: Mapping[str, Sequence[Value]], texts: Texts) -> list[list[Piece]]:
     rows = []
     for name, values in _first(steps):
-        shown = " | ".join(_preview(value) or "–" for value in values[:_SHOWN_STEPS])
+        shown = " | ".join(_preview(value, texts.get(name)) or "–" for value in values[:_SHOWN_STEPS])
         more = " | …" if len(values) > _SHOWN_STEPS else ""
         rows.append(
             (name, _steps_kind(values) or "unset", count(len(values), "step"), cut(shown, 100) + more)
@@ -386,11 +394,13 @@ def _length(value: Value) -> int:
     return 0 if value is None else len(value)
 
 
-def _preview(value: Value) -> str:
+def _preview(value: Value, text: Callable[[int], str] | None = None) -> str:
     if value is None:
         return ""
     if isinstance(value, list):
         return of_many_bytes(value)
+    if text is not None and value.dtype.kind == "i":
+        return _list(map(text, value[:SHOWN_VALUES].tolist()), len(value))
     return of_numbers(value[:SHOWN_VALUES].tolist(), total=len(value))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,6 +52,7 @@ def show(
 
     paths = record_files(path)
     names = shown_below(path, paths)
+    times = {} if as_json else _times(paths)
     documents: list[dict[str, Any]] = []
     found = 0
     with located(path=path):
@@ -66,7 +67,7 @@ def show(
                 if found:
                     console.say()
                 console.say(*heading(names[picked.path], picked))
-                for line in lines_of(content):
+                for line in lines_of(content, times):
                     console.say(*line)
             found += 1
     if as_json:
@@ -74,6 +75,21 @@ def show(
     elif record is None and found < number:
         console.tell(f"that is all: {count(found, 'record')}" if found else "there are no records")
     return 0
+
+
+def _times(paths: list[str]) -> dict[str, Callable[[int], str]]:
+    """What makes a text of the times under each record key that a dataset's manifest declares as Timestamp."""
+    import os
+
+    from rekord.dataset.manifest import read_manifest
+    from rekord.schema import Schema, Timestamp, of_type
+
+    try:
+        schema = Schema.from_dict(read_manifest(os.path.dirname(paths[0]) or ".").schema)
+    except RekordError:
+        return {}  # records are shown without a schema too
+    found = of_type(schema.features, Timestamp)
+    return {feature.record_keys(name)[0]: feature.text for name, feature in found.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rekord import _core
 from rekord.errors import error
+from rekord.schema.base import Feature
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -386,9 +387,20 @@ _MOST_LIST_SIZE = (1 << 31) - 1
 """Of a fixed-size list in Arrow. A schema may declare more, and then records do not match it."""
 
 
-def column_to_arrow(column: Column) -> Any:
-    """Any column of a batch."""
-    return array_to_arrow(column, None) if isinstance(column, np.ndarray) else column.to_arrow()
+def column_to_arrow(column: Column, feature: Feature | None = None) -> Any:
+    """Any column of a batch; of times in the zone that their feature declares."""
+    array = array_to_arrow(column, None) if isinstance(column, np.ndarray) else column.to_arrow()
+    zone = None if feature is None else feature.time_zone
+    return array if zone is None else array.cast(_in_zone(array.type, zone))
+
+
+def _in_zone(kind: Any, zone: str) -> Any:
+    """A type with a time zone for its timestamps, in lists too."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit, zone)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_in_zone(kind.value_type, zone), kind.list_size)
+    return pa.large_list(_in_zone(kind.value_type, zone)) if pa.types.is_large_list(kind) else kind
 
 
 def array_to_arrow(values: Array, valid: Valid | None) -> Any:

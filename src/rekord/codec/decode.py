@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -17,7 +18,7 @@ from rekord.codec.values import other_key, other_kind
 from rekord.errors import RekordError, error
 from rekord.faults import is_wire_fault, wire_error
 from rekord.location import Location
-from rekord.schema import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Schema, Sparse, Tensor, Text
+from rekord.schema import Boxes, Feature, Schema, Sparse, Tensor
 from rekord.schema.messages import near_misses
 from rekord.schema.schema import KIND_NAMES, RecordKind
 
@@ -87,15 +88,13 @@ def _column(field: Field, parts: Sequence[Raw], rows: int) -> Column:
     if len(parts) > 1 and feature.has_default:
         _same_presence(field, rows, [part[2] for part in parts])
         parts = [_filled(part, slot.fill) for part, slot in zip(parts, field.slots, strict=True)]
-    if isinstance(feature, Sparse):
-        return _sparse(field, feature, parts)
-    if isinstance(feature, Boxes):
-        return _boxes(field, parts)
-    if len(parts) > 1:
-        return _partitioned(field, parts)
-    if isinstance(feature, Tensor):
-        return _tensor(field, feature, parts[0], rows)
-    return _plain(field, parts[0], rows)
+    return decoded_column(feature, field, parts, rows)
+
+
+@singledispatch
+def decoded_column(feature: Feature, field: Field, parts: Sequence[Raw], rows: int) -> Column:
+    """The column of a feature from the lists of its record keys."""
+    return _partitioned(field, parts) if len(parts) > 1 else _plain(field, parts[0], rows)
 
 
 def _filled(raw: Raw, fill: tuple[Any, ...] | None) -> Raw:
@@ -121,7 +120,7 @@ def _plain(field: Field, raw: Raw, rows: int) -> Column:
     """A column of one key whose values are list elements."""
     values, offsets, valid = raw
     feature = field.feature
-    shape = () if isinstance(feature, (Image, Mask)) else feature.shape
+    shape = feature.stored_shape
     if offsets is None:
         if isinstance(values, _core.StringColumn):
             sizes = tuple(size for size in shape if size is not None)
@@ -136,7 +135,7 @@ def _ragged(
 ) -> Ragged:
     inner: Array | Strings
     if isinstance(values, _core.StringColumn):
-        inner = Strings(values, text=isinstance(field.feature, Text))
+        inner = Strings(values, text=field.text)
     else:
         inner = _typed(field, values, len(offsets) - 1, offsets)
     sizes = [size for size in shape if size is not None]
@@ -158,8 +157,8 @@ def _typed(field: Field, values: Array, rows: int, offsets: Offsets | None = Non
     dtype = _dtype(field)
     if dtype is None or values.dtype == dtype:
         return values
-    if dtype == np.uint64:
-        return values.view(np.uint64)
+    if dtype == np.uint64 or dtype.kind == "M":
+        return values.view(dtype)
     if values.dtype == np.int64:
         low, high = (0, 1) if dtype == np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         bad = (values < low) | (values > high)
@@ -202,9 +201,10 @@ def _with_holes(values: Array, valid: Valid | None) -> Optional:
     return Optional(values, np.ones(len(values), np.bool_) if valid is None else valid)
 
 
-def _tensor(field: Field, feature: Tensor, raw: Raw, rows: int) -> Column:
+@decoded_column.register(Tensor)
+def _tensor(feature: Tensor, field: Field, parts: Sequence[Raw], rows: int) -> Column:
     """Raw bytes as arrays. Rows of one shape share a buffer without a copy where they lie together."""
-    column, _, valid = raw
+    column, _, valid = parts[0]
     ends, data = Strings(column).packed()
     dtype = _dtype(field).newbyteorder("<")
     sizes = [size for size in feature.shape if size is not None]
@@ -261,7 +261,8 @@ def _dtype_hint(found: int, expected: int) -> str:
     return ""
 
 
-def _sparse(field: Field, feature: Sparse, parts: Sequence[Raw]) -> SparseColumn:
+@decoded_column.register(Sparse)
+def _sparse(feature: Sparse, field: Field, parts: Sequence[Raw], rows: int) -> SparseColumn:
     (indices, index_offsets, index_valid), (values, value_offsets, value_valid) = parts
     assert index_offsets is not None
     assert value_offsets is not None
@@ -286,7 +287,8 @@ def _sparse(field: Field, feature: Sparse, parts: Sequence[Raw]) -> SparseColumn
     )
 
 
-def _boxes(field: Field, parts: Sequence[Raw]) -> Ragged:
+@decoded_column.register(Boxes)
+def _boxes(feature: Boxes, field: Field, parts: Sequence[Raw], rows: int) -> Ragged:
     offsets = [part[1] for part in parts]
     _same_rows(field, offsets, [part[2] for part in parts])
     assert offsets[0] is not None
@@ -408,7 +410,6 @@ def refused(
 Value: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float32] | list[bytes] | None"
 """What a Feature holds: int64 or float32 values, byte strings, or nothing where no kind is set."""
 
-_WITH_SHAPE = (Int64, Float32, Bytes, Text, Label)
 _LISTS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
 _KINDS = {1: "bytes", 2: "float", 3: "int64"}
 _MOST_COMPARED = 1000
@@ -540,7 +541,7 @@ def _words(field: Field, key: str, problem: Problem, beside: _Beside) -> tuple[s
         case Fault.WRONG_COUNT:
             shape = field.feature.shape
             many = "a multiple of " if None in shape and problem.expected > 1 else ""
-            of_shape = isinstance(field.feature, _WITH_SHAPE)
+            of_shape = field.feature.storage == "list"
             shaped = f", for shape {shape}" if of_shape else f", as {declared} is stored"
             return (
                 "D402",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, singledispatch
 from math import prod
 from typing import Any, TypeAlias
 
@@ -13,25 +13,12 @@ import numpy as np
 from rekord import _core
 from rekord.codec.columns import Array
 from rekord.codec.images.store import stored_image, stored_mask
-from rekord.codec.numbers import NumberRule, stored_numbers, stored_sparse, stored_tensor
+from rekord.codec.numbers import NumberRule, stored_numbers, stored_sparse, stored_tensor, stored_times
 from rekord.codec.plan import CodecPlan, Field, compile_plan
-from rekord.codec.values import Unfit, as_array, described, is_text, sequence, stored_strings
+from rekord.codec.values import Shape, Unfit, as_array, described, is_text, sequence, stored_strings
 from rekord.errors import error
 from rekord.location import Location
-from rekord.schema import (
-    Boxes,
-    Bytes,
-    Feature,
-    Float32,
-    Image,
-    Int64,
-    Label,
-    Mask,
-    Schema,
-    Sparse,
-    Tensor,
-    Text,
-)
+from rekord.schema import Boxes, Feature, Image, Mask, Schema, Sparse, Tensor, Timestamp
 from rekord.schema.base import dtype_name
 from rekord.schema.messages import near_miss, shown
 
@@ -39,6 +26,7 @@ Stored: TypeAlias = "Array | list[bytes]"
 
 # core/bind/cells.h's Rule.
 NO_RULE, INTS, FLOATS, BYTES, TEXT = range(5)
+_RULES: dict[str | None, int] = {"int": INTS, "float": FLOATS, "bytes": BYTES, "str": TEXT}
 _INT64 = (-(2**63), 2**63 - 1)
 
 
@@ -46,25 +34,19 @@ def row_field(field: Field) -> _core.RowField:
     """Which values of a column the core may take at sight."""
     feature = field.feature
     rule, (low, high) = NO_RULE, _INT64
-    limits = None
-    exact = False
-    if not getattr(feature, "partitions", ()):
-        match feature:
-            case Int64() | Label():
-                rule = INTS
-                low, high = NumberRule.of(feature).bounds
-            case Float32() if dtype_name(feature.dtype) == "float32":
-                rule, limits, exact = FLOATS, feature.range, feature.rounding == "exact"
-            case Bytes():
-                rule = BYTES
-            case Text():
-                rule = TEXT
-    if low > _INT64[1]:
-        rule = NO_RULE  # only numbers of uint64 beyond int64 are allowed
+    limits, exact = None, False
+    if not field.feature.record_keys("x")[1:]:
+        rule = _RULES.get(feature.as_given, NO_RULE)
+    if rule == INTS:
+        low, high = NumberRule.of(feature).bounds
+        if low > _INT64[1]:
+            rule = NO_RULE  # only numbers of uint64 beyond int64 are allowed
+    elif rule == FLOATS and dtype_name(feature.dtype) == "float32":
+        limits, exact = feature.limits, getattr(feature, "rounding", "") == "exact"
+    elif rule == FLOATS:
+        rule = NO_RULE
     dims = [] if rule == NO_RULE else [-1 if size is None else size for size in feature.shape]
-    names = None
-    if isinstance(feature, Label) and feature.names is not None:
-        names = {name: i for i, name in enumerate(feature.names)}
+    names = feature.class_names
     return _core.RowField(
         field.name,
         field.first,
@@ -75,33 +57,37 @@ def row_field(field: Field) -> _core.RowField:
         min(high, _INT64[1]),
         limits,
         exact,
-        names,
+        None if names is None else {name: i for i, name in enumerate(names)},
     )
 
 
+@singledispatch
 def stored(feature: Feature, value: Any) -> tuple[Stored, ...]:
     """A value as the lists that its record keys hold; raises Unfit."""
-    match feature:
-        case Tensor():
-            return ([stored_tensor(value, feature)],)
-        case Sparse():
-            return stored_sparse(value, feature)
-        case Image():
-            return ([stored_image(value, feature)],)
-        case Mask():
-            return ([stored_mask(value, feature)],)
-        case Boxes():
-            sides = stored_numbers(value, NumberRule.of(feature), (None, 4)).reshape(-1, 4)
-            return tuple(np.ascontiguousarray(sides[:, i]) for i in range(4))
-    if getattr(feature, "partitions", ()):
+    if len(feature.record_keys("x")) > 1:
         return _partitioned(feature, value)
-    return (_flat(feature, value, feature.shape),)
+    return (stored_list(feature, value, feature.shape),)
 
 
-def _flat(feature: Feature, value: Any, shape: tuple[int | None, ...]) -> Stored:
+@singledispatch
+def stored_list(feature: Feature, value: Any, shape: Shape) -> Stored:
+    """All values of a list of the given shape, flat, as the record's list holds them; raises Unfit."""
     if feature.kind == "bytes":
         return stored_strings(value, feature, shape)
     return stored_numbers(value, NumberRule.of(feature), shape)
+
+
+stored.register(Tensor, lambda feature, value: ([stored_tensor(value, feature)],))
+stored.register(Sparse, lambda feature, value: stored_sparse(value, feature))
+stored.register(Image, lambda feature, value: ([stored_image(value, feature)],))
+stored.register(Mask, lambda feature, value: ([stored_mask(value, feature)],))
+stored_list.register(Timestamp, lambda feature, value, shape: stored_times(value, feature, shape))
+
+
+@stored.register(Boxes)
+def _boxes(feature: Boxes, value: Any) -> tuple[Stored, ...]:
+    sides = stored_numbers(value, NumberRule.of(feature), (None, 4)).reshape(-1, 4)
+    return tuple(np.ascontiguousarray(sides[:, i]) for i in range(4))
 
 
 def _partitioned(feature: Feature, value: Any) -> tuple[Stored, ...]:
@@ -113,14 +99,14 @@ def _partitioned(feature: Feature, value: Any) -> tuple[Stored, ...]:
         sizes = value.shape
         lengths = [np.full(prod(sizes[: i + 1]), sizes[i + 1], np.int64) for i in range(inner)]
         flat = value.reshape(prod(sizes[: inner + 1]), *sizes[inner + 1 :])
-        return (_flat(feature, flat, feature.shape[inner:]), *lengths)
+        return (stored_list(feature, flat, feature.shape[inner:]), *lengths)
     level = _parts(value, feature, 0)
     for depth in range(inner):
         parts = [_parts(part, feature, depth + 1) for part in level]
         lengths.append(np.array([len(part) for part in parts], np.int64))
         level = [leaf for part in parts for leaf in part]
     rest = feature.shape[inner:]
-    return (_flat(feature, level, rest), *lengths)
+    return (stored_list(feature, level, rest), *lengths)
 
 
 def _parts(value: Any, feature: Feature, depth: int) -> list[Any]:
@@ -147,11 +133,13 @@ class Judge:
         groups = (plan.context,) if plan.steps is None else (plan.context, plan.steps)
         self.fields = tuple(field for group in groups for field in group.fields)
 
-    def normalise(self, number: int, value: Any, step: int | None) -> tuple[Stored, ...]:
-        """The stored lists of a value that the core did not take, or the error that it deserves."""
+    def normalise(self, number: int, value: Any, step: int | None) -> tuple[Stored, ...] | None:
+        """The stored lists of a value that the core did not take, None for no value, or the error it deserves."""
         field = self.fields[number]
-        if value is None:
-            raise _missing(field, step).told(field.name, step=step)
+        if field.feature.is_missing(value):
+            if value is None or step is not None or field.feature.required:
+                raise _missing(field, step).told(field.name, step=step)
+            return None
         try:
             return stored(field.feature, value)
         except Unfit as unfit:

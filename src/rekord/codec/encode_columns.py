@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import singledispatch
 from math import prod
 from typing import Any, TypeAlias
 
@@ -13,12 +14,12 @@ import numpy as np
 from rekord import _core
 from rekord.codec.columns import Array, Optional, Ragged, Strings
 from rekord.codec.encode import Judge, checked_schema, pool, stored
-from rekord.codec.numbers import NumberRule, cast_tensor, store
+from rekord.codec.numbers import NumberRule, cast_tensor, check_zone, store, store_times
 from rekord.codec.plan import CodecPlan, Field, compile_plan
 from rekord.codec.values import Unfit, as_array, check_shape, described
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Float32, Int64, Label, Schema, Tensor, Text
+from rekord.schema import Feature, Schema, Tensor, Timestamp
 
 Slots: TypeAlias = "list[Any]"
 """What the core takes, a record key each; None where no row has a value."""
@@ -38,20 +39,19 @@ def slots_of(field: Field, column: Any, rows: int) -> Slots:
     """The record keys of one column."""
     if isinstance(column, Optional):
         return _optional(field, column, rows)
-    feature = field.feature
-    if not getattr(feature, "partitions", ()):
-        match feature:
-            case Int64() | Label() | Float32():
-                found = _numbers(field, column, rows)
-            case Bytes() | Text():
-                found = _strings(field, column, rows)
-            case Tensor():
-                found = _tensors(feature, column, rows)
-            case _:
-                found = None
+    if len(field.slots) == 1:
+        found = column_slot(field.feature, column, rows)
         if found is not None:
             return [found]
     return by_rows(field, column)
+
+
+@singledispatch
+def column_slot(feature: Feature, column: Any, rows: int) -> Any:
+    """The values of one record key as the core takes them; None where each row must be looked at."""
+    if feature.storage != "list":
+        return None
+    return _strings(feature, column) if feature.kind == "bytes" else _numbers(feature, column, rows)
 
 
 def _flags(valid: Any) -> Array | None:
@@ -70,35 +70,67 @@ def _optional(field: Field, column: Any, rows: int) -> Slots:
     if not valid.all():
         values = np.array(values)
         values[~valid] = values[int(np.argmax(valid))]
-    return [
-        None if slot is None else (slot[0], slot[1], _flags(valid)) for slot in slots_of(field, values, rows)
-    ]
+    slots = slots_of(field, values, rows)
+    return [None if slot is None else (slot[0], slot[1], _both(_flags(valid), slot[2])) for slot in slots]
 
 
-def _numbers(field: Field, column: Any, rows: int) -> Any:
+def _both(valid: Array | None, other: Array | None) -> Array | None:
+    if valid is None or other is None:
+        return other if valid is None else valid
+    return np.minimum(valid, other)
+
+
+def _numbers(feature: Feature, column: Any, rows: int) -> Any:
     """A column of numbers that lie in one array; None where rows must be looked at one by one."""
-    feature = field.feature
+    values = _array_of(column)
+    if values is None or (values.dtype.kind not in "biuf" and values.dtype.name != "bfloat16"):
+        return None
     rule = NumberRule.of(feature)
+    return array_slot(feature, column, values, rows, lambda numbers: store(numbers, rule))
+
+
+@column_slot.register(Timestamp)
+def _times(feature: Timestamp, column: Any, rows: int) -> Any:
+    """A column of datetime64; NaT is a row without a value where a row has one value."""
+    check_zone(column, feature)
+    values = _array_of(column)
+    if values is None or values.dtype.kind != "M":
+        return None
+    holes = np.isnat(values)
+    if feature.shape == () and values.ndim == 1 and holes.any() and not isinstance(column, Ragged):
+        if holes.all():
+            return None  # by rows, none of which has a value
+        column = values = np.where(holes, values[int(np.argmin(holes))], values)
+        ticks, offsets, _ = array_slot(feature, column, values, rows, lambda some: store_times(some, feature))
+        return ticks, offsets, _flags(~holes)
+    return array_slot(feature, column, values, rows, lambda some: store_times(some, feature))
+
+
+def _array_of(column: Any) -> Array | None:
+    """The one array that a column's values lie in; None where there is none."""
     if isinstance(column, Ragged):
-        values = column.values
-        if not isinstance(values, np.ndarray) or column.row_shape is not None or feature.shape[:1] != (None,):
+        return column.values if isinstance(column.values, np.ndarray) else None
+    return _dense(column)
+
+
+def array_slot(
+    feature: Feature, column: Any, values: Array, rows: int, convert: Callable[[Array], Array]
+) -> Any:
+    """A column whose values lie in one array, each of them stored as `convert` makes it; raises ByRow."""
+    if isinstance(column, Ragged):
+        if column.row_shape is not None or feature.shape[:1] != (None,):
             return None
         check_shape((0, *values.shape[1:]), feature.shape, values)
         offsets = np.asarray(column.offsets, np.int64)
         begin, end = int(offsets[0]), int(offsets[-1])
         inner = prod(values.shape[1:])
         numbers = _stored(
-            values[begin:end].reshape(-1), rule, lambda at: _row_of(offsets - begin, at // inner)
+            values[begin:end].reshape(-1), convert, lambda at: _row_of(offsets - begin, at // inner)
         )
         return numbers, np.ascontiguousarray((offsets - begin) * inner), _flags(column.valid)
-    array = _dense(column)
-    if array is None:
-        return None
-    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
-        return None
-    check_shape(array.shape[1:], feature.shape, array)
-    inner = prod(array.shape[1:])
-    numbers = _stored(array.reshape(-1), rule, lambda at: at // inner)
+    check_shape(values.shape[1:], feature.shape, values)
+    inner = prod(values.shape[1:])
+    numbers = _stored(values.reshape(-1), convert, lambda at: at // inner)
     offsets_or_none = np.arange(rows + 1, dtype=np.int64) * inner if feature.variable else None
     return numbers, offsets_or_none, None
 
@@ -119,9 +151,9 @@ def _dense(column: Any) -> Array | None:
     return as_array(column)
 
 
-def _stored(numbers: Array, rule: NumberRule, row_of: Any) -> Array:
+def _stored(numbers: Array, convert: Callable[[Array], Array], row_of: Any) -> Array:
     try:
-        return store(numbers, rule)
+        return convert(numbers)
     except Unfit as unfit:
         raise ByRow(unfit, row_of(unfit.at or 0)) from None
 
@@ -130,8 +162,7 @@ def _row_of(offsets: Array, at: int) -> int:
     return int(np.searchsorted(offsets, at, side="right")) - 1
 
 
-def _strings(field: Field, column: Any, rows: int) -> Any:
-    feature = field.feature
+def _strings(feature: Feature, column: Any) -> Any:
     if isinstance(column, Strings):
         if column.row_shape != feature.shape:
             return None
@@ -149,13 +180,13 @@ def _strings(field: Field, column: Any, rows: int) -> Any:
         return column.slot() if feature.shape == column.shape else None
     if feature.shape != ():
         return None
-    if isinstance(column, np.ndarray) and column.dtype.kind == "S" and isinstance(feature, Bytes):
+    if isinstance(column, np.ndarray) and column.dtype.kind == "S" and not feature.is_text:
         return _fixed_width(column) if column.ndim == 1 and column.dtype.itemsize else None
     strings = column.tolist() if isinstance(column, np.ndarray) and column.ndim == 1 else column
     if not isinstance(strings, (list, tuple)):
         return None
     strings = strings if isinstance(strings, list) else list(strings)
-    plain: Any = _core.plain_strings(strings, isinstance(feature, Text), pool())
+    plain: Any = _core.plain_strings(strings, feature.is_text, pool())
     if plain is None:
         return None
     packed, valid = plain
@@ -200,6 +231,7 @@ class PackedStrings:
         return iter(self.rows)
 
 
+@column_slot.register(Tensor)
 def _tensors(feature: Tensor, column: Any, rows: int) -> Any:
     """Tensors of one shape that lie in one array."""
     array = None if isinstance(column, (list, tuple, Ragged, Strings)) else as_array(column)
@@ -247,7 +279,7 @@ def steps_of(field: Field, column: Any, rows: int) -> Slots:
         steps = [] if value is None else list(value)
         for step, one in enumerate(steps):
             try:
-                if one is None:
+                if field.feature.is_missing(one):
                     raise _no_step()
                 gathered.add(field.feature, one)
             except Unfit as unfit:
@@ -283,8 +315,9 @@ class _Gathered:
         self._valid: list[bool] = []
 
     def add(self, feature: Feature, value: Any) -> None:
-        self._valid.append(value is not None)
-        parts = [()] * len(self._ends) if value is None else stored(feature, value)
+        missing = feature.is_missing(value)
+        self._valid.append(not missing)
+        parts = [()] * len(self._ends) if missing else stored(feature, value)
         for i, part in enumerate(parts):
             self._ends[i].append(self._ends[i][-1] + len(part))
             if isinstance(part, list):
@@ -330,6 +363,7 @@ def from_arrow(array: Any, feature: Feature) -> Any:
         array = array.storage
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    check_zone(array, feature)
     if _is_string(array.type):
         return _arrow_strings(array)
     if _is_number(array.type):
@@ -358,7 +392,8 @@ def _is_string(kind: Any) -> bool:
 def _is_number(kind: Any) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return bool(number or pa.types.is_timestamp(kind))
 
 
 def _valid(array: Any) -> Any:

@@ -1,9 +1,10 @@
-"""Numbers and tensors as they are stored: checked against dtype, shape, range and classes."""
+"""Numbers, times and tensors as they are stored: checked against dtype, shape, range and classes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,10 @@ from rekord.codec.values import (
     sequence,
     shown_shape,
 )
-from rekord.schema import Feature, Label, Sparse, Tensor
+from rekord.schema import Feature, Sparse, Tensor, Timestamp
 from rekord.schema.base import Misfit, dtype_name, element, integer_bounds
 from rekord.schema.messages import near_miss
+from rekord.schema.timestamp import NoTimestamp, no_zone, ticks_of, ticks_of_array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,31 +37,28 @@ class NumberRule:
     range: tuple[Any, Any] | None = None
     cast: bool = False
     exact: bool = False
-    label: Label | None = None
-    ids: dict[str, int] | None = None
+    classes: int | None = None  # how many, where the numbers are ids of classes
+    names: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, feature: Feature, *, dtype: Any = None) -> NumberRule:
         """The rule of a feature; `dtype` for one of its keys that has another."""
-        declared = feature.dtype if dtype is None else dtype
+        declared = feature.stored_dtype if dtype is None else dtype
         name = dtype_name(declared)
-        label = feature if isinstance(feature, Label) else None
         return cls(
             type_name=type(feature).__name__,
             dtype=declared,
             floats=name in ("float16", "float32", "bfloat16"),
-            range=getattr(feature, "range", None),
+            range=feature.limits,
             cast=getattr(feature, "cast", False),
             exact=getattr(feature, "rounding", "nearest") == "exact",
-            label=label,
-            ids={one: i for i, one in enumerate(label.names)} if label and label.names else None,
+            classes=feature.class_count,
+            names=feature.class_names,
         )
 
     @property
     def bounds(self) -> tuple[int, int]:
         """The least and the greatest whole number, by dtype, range and classes."""
-        if self.label is not None:
-            return 0, self.label.count - 1
         low, high = integer_bounds(self.dtype)
         return (low, high) if self.range is None else (max(low, self.range[0]), min(high, self.range[1]))
 
@@ -169,11 +168,11 @@ def _outside(numbers: Array, low: int, high: int) -> Array | None:
 
 def _out_of_bounds(number: int, rule: NumberRule, at: int) -> Unfit:
     found = described(number)
-    if rule.label is not None:
+    if rule.classes is not None:
         return Unfit(
             "E317",
             "is no class id",
-            expected=f"an id from 0 to {rule.label.count - 1:,}",
+            expected=f"an id from 0 to {rule.classes - 1:,}",
             found=found,
             do="mend the row, or declare more classes",
             at=at,
@@ -396,7 +395,7 @@ def _in_float64(number: int | float) -> bool:
 
 
 def _number(leaf: Any, rule: NumberRule, at: int) -> int | float:
-    if rule.label is not None and isinstance(leaf, str):
+    if rule.classes is not None and isinstance(leaf, str):
         return _class_id(leaf, rule, at)
     if isinstance(leaf, (bool, np.bool_, int, np.integer)):
         return int(leaf)
@@ -427,19 +426,24 @@ def _number(leaf: Any, rule: NumberRule, at: int) -> int | float:
 
 
 def _text_remedy(leaf: Any, rule: NumberRule) -> str:
-    if rule.label is not None:
+    if rule.classes is not None:
         return "give the class name as a str, or its id"
     convert = "float" if rule.floats else "int"
     return f"{convert}(value), or declare {'Text()' if isinstance(leaf, str) else 'Bytes()'}"
 
 
+@lru_cache(maxsize=64)
+def _ids(names: tuple[str, ...]) -> dict[str, int]:
+    return {name: i for i, name in enumerate(names)}
+
+
 def _class_id(name: str, rule: NumberRule, at: int) -> int:
-    assert rule.label is not None
-    if rule.ids is not None and name in rule.ids:
-        return rule.ids[name]
-    names = rule.label.names
+    assert rule.classes is not None
+    names = rule.names
+    if names is not None and name in _ids(names):
+        return _ids(names)[name]
     if names is None:
-        expected, do = f"an id from 0 to {rule.label.count - 1:,}", "Label([names, ...]) declares the names"
+        expected, do = f"an id from 0 to {rule.classes - 1:,}", "Label([names, ...]) declares the names"
     else:
         some = ", ".join(repr(one) for one in names[:3])
         expected = f"one of {len(names):,} names: {some}{', …' if len(names) > 3 else ''}"[:160]
@@ -592,3 +596,96 @@ def _refused(expected: str, found: str) -> Unfit:
         found=found,
         do="mend the indices, or declare another size=",
     )
+
+
+def stored_times(value: Any, feature: Timestamp, shape: Shape) -> Array:
+    """All times of a value of the declared shape, flat, as int64."""
+    check_zone(value, feature)
+    array = None if is_text(value) or hasattr(value, "utcoffset") else as_array(value)
+    if array is not None and array.dtype.kind == "M":
+        check_shape(array.shape, shape, value)
+        return store_times(array.ravel(), feature)
+    # Leaves of datetime64 stay what they are; a list of them as an array might change its unit.
+    leaves, given = ([value], ()) if hasattr(value, "utcoffset") else flat(value)
+    check_shape(given, shape, value)
+    ticks = [_tick(leaf, feature, at) for at, leaf in enumerate(leaves)]
+    numbers = np.array(ticks, np.int64)
+    _check_times(numbers, feature)
+    return numbers
+
+
+def store_times(times: Array, feature: Timestamp) -> Array:
+    """A flat array of datetime64 as int64."""
+    holes = np.isnat(times)
+    if holes.any():
+        raise _hole(int(np.argmax(holes)))
+    try:
+        numbers = ticks_of_array(times, feature)
+    except NoTimestamp as failure:
+        raise _no_time(failure, failure.at) from None
+    _check_times(numbers, feature)
+    return numbers
+
+
+def check_zone(column: Any, feature: Feature) -> None:
+    """Refuse a column of Arrow, pandas or polars whose times have no zone, where the feature declares one.
+
+    NumPy knows no zones: its datetime64 is UTC.
+    """
+    if (
+        not isinstance(feature, Timestamp)
+        or feature.tz is None
+        or isinstance(column, (np.ndarray, np.generic))
+    ):
+        return
+    kind = getattr(column, "type", None) or getattr(column, "dtype", None)
+    while getattr(kind, "value_type", None) is not None:  # lists of Arrow
+        kind = kind.value_type  # type: ignore[union-attr]
+    is_time = str(kind).lower().startswith(("timestamp[", "datetime64[", "datetime("))
+    if is_time and all(getattr(kind, name, None) is None for name in ("tz", "time_zone")):
+        raise _no_time(no_zone(str(kind), feature), None)
+
+
+def _no_time(failure: NoTimestamp, at: int | None) -> Unfit:
+    """The refusal of a value that is no timestamp."""
+    return Unfit(
+        failure.code, failure.what, expected=failure.expected, found=failure.found, do=failure.do, at=at
+    )
+
+
+def _tick(leaf: Any, feature: Timestamp, at: int) -> int:
+    if feature.is_missing(leaf):
+        raise _hole(at)
+    try:
+        return ticks_of(leaf, feature)
+    except NoTimestamp as failure:
+        raise _no_time(failure, at) from None
+
+
+def _hole(at: int) -> Unfit:
+    return Unfit(
+        "E302",
+        "has no value in one of its places",
+        expected="times",
+        found="None or NaT",
+        do="leave the value out, or put a time in its place",
+        at=at,
+    )
+
+
+def _check_times(numbers: Array, feature: Timestamp) -> None:
+    limits = feature.limits
+    if limits is None or feature.range is None or not numbers.size:
+        return
+    wrong = (numbers < limits[0]) | (numbers > limits[1])
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        low, high = (end or "any time" for end in feature.range)
+        raise Unfit(
+            "E311",
+            "is out of its range",
+            expected=f"a time from {low} to {high}",
+            found=feature.text(int(numbers[at])),
+            do="change the row, or declare a wider range=",
+            at=at,
+        )

@@ -5,7 +5,7 @@ Encoding, decoding and checking read the same plan, so that they cannot disagree
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from rekord import _core
-from rekord.schema import Boxes, Feature, Image, Mask, Schema, Sparse, Tensor, Text
-from rekord.schema.base import held
+from rekord.schema import Feature, Schema
 
 # The numbers that the core uses: the fields of tf.train.Feature, and core/plan.h's Missing.
 KINDS = {"bytes": 1, "float": 2, "int64": 3}
@@ -139,7 +138,7 @@ def _group(features: Mapping[str, Feature], wanted: frozenset[str], strict: bool
                 slots=slots,
                 first=len(native),
                 as_stored=_is_as_stored(feature),
-                text=isinstance(feature, Text),
+                text=feature.is_text,
             )
         )
         native += [slot.compiled(skip=name not in wanted) for slot in slots]
@@ -156,93 +155,35 @@ def _group(features: Mapping[str, Feature], wanted: frozenset[str], strict: bool
 
 def _is_as_stored(feature: Feature) -> bool:
     """Whether a column is one value a row, always there, in the dtype that the core decodes to."""
-    if feature.optional or isinstance(feature, (Tensor, Sparse, Boxes)):
+    is_tensor = feature.storage == "blob" and feature.dtype is not None
+    if feature.optional or feature.storage == "parallel" or is_tensor:
         return False
-    return feature.shape == () and feature.dtype in (None, np.dtype("<i8"), np.dtype("<f4"))
+    dtype = feature.dtype  # NumPy takes None for float64 when it compares
+    return feature.shape == () and (dtype is None or dtype in (np.dtype("<i8"), np.dtype("<f4")))
 
 
 def slots_of(column: str, feature: Feature) -> tuple[SlotPlan, ...]:
     """The record keys of one column and what each must hold."""
     keys = feature.record_keys(column)
     missing = OPTIONAL if feature.optional else DEFAULTED if feature.has_default else REQUIRED
-    fills: Sequence[tuple[Any, ...] | None] = _fills(feature) if feature.has_default else [None] * len(keys)
+    fills = feature.stored_default() if feature.has_default else [None] * len(keys)
     kinds = [KINDS[kind] for kind in feature.record_kinds()]
-    if isinstance(feature, (Sparse, Boxes)) or len(keys) > 1:
-        inner = 1 if isinstance(feature, (Sparse, Boxes)) else _inner(feature.shape)
-        return tuple(
-            SlotPlan(
-                key=key,
-                kind=kind,
-                count=inner if i == 0 else 1,
-                ragged=True,
-                utf8=i == 0 and isinstance(feature, Text),
-                missing=missing,
-                fill=fill,
-            )
-            for i, (key, kind, fill) in enumerate(zip(keys, kinds, fills, strict=True))
-        )
-    one_value = isinstance(feature, (Tensor, Image, Mask))
-    shape = () if one_value else feature.shape
-    return (
+    shape = feature.stored_shape
+    inner = 1 if feature.storage == "parallel" else _inner(shape)
+    return tuple(
         SlotPlan(
-            key=keys[0],
-            kind=kinds[0],
-            count=_inner(shape),
-            ragged=None in shape,
-            utf8=isinstance(feature, Text),
+            key=key,
+            kind=kind,
+            count=inner if i == 0 else 1,
+            ragged=len(keys) > 1 or feature.storage == "parallel" or None in shape,
+            utf8=i == 0 and feature.is_text,
             missing=missing,
-            fill=fills[0],
-        ),
+            fill=fill,
+        )
+        for i, (key, kind, fill) in enumerate(zip(keys, kinds, fills, strict=True))
     )
 
 
 def _inner(shape: tuple[int | None, ...]) -> int:
     """How many values belong together: the product of the known dimensions."""
     return prod(size for size in shape if size is not None)
-
-
-def _fills(feature: Feature) -> list[tuple[Any, ...]]:
-    """The default as the values of each record key."""
-    default = feature.default
-    if isinstance(feature, Sparse):
-        indices, values = default
-        return [tuple(indices), _stored(feature, values)]
-    if isinstance(feature, Boxes):
-        sides = list(zip(*default, strict=True)) or [()] * 4
-        return [tuple(float(value) for value in side) for side in sides]
-    if isinstance(feature, Tensor):
-        array = np.array(default, feature.dtype)
-        return [(array.astype(feature.dtype.newbyteorder("<")).tobytes(),)]
-    partitions = len(feature.record_keys("x")) - 1
-    if partitions:
-        return _partitioned(feature, default, partitions)
-    return [_stored(feature, default)]
-
-
-def _partitioned(feature: Feature, default: Any, partitions: int) -> list[tuple[Any, ...]]:
-    """Flat values and the row lengths of each inner ragged level, outermost omitted."""
-    lengths: list[tuple[Any, ...]] = []
-    level = list(default)
-    for _ in range(partitions):
-        lengths.append(tuple(len(part) for part in level))
-        level = [value for part in level for value in part]
-    return [_stored(feature, tuple(level)), *lengths]
-
-
-def _stored(feature: Feature, default: Any) -> tuple[Any, ...]:
-    """A default of plain values, flattened, in the form of its record list."""
-    flat = _flat(default)
-    if isinstance(feature, Text):
-        return tuple(text.encode() for text in flat)
-    if feature.kind == "bytes":
-        return tuple(bytes(value) for value in flat)
-    if feature.kind == "float":
-        return tuple(held(float(value), feature.dtype) for value in flat)
-    # uint64 is stored bit for bit.
-    return tuple(value - (1 << 64) if (value := int(item)) >= 1 << 63 else value for item in flat)
-
-
-def _flat(value: Any) -> list[Any]:
-    if isinstance(value, (tuple, list)):
-        return [leaf for part in value for leaf in _flat(part)]
-    return [value]

@@ -13,7 +13,7 @@ import numpy as np
 from rekord.codec.columns import Array
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Feature, Float32, Int64, Label, Text
+from rekord.schema import Feature
 from rekord.schema.messages import shown
 
 _SHOWN_TEXT = 40
@@ -90,7 +90,7 @@ def other_kind(column: str, feature: Feature, key: str, kind: str, values: Any, 
     declare = f"declare `{column[:_SHOWN_CHARACTERS]}` as {_DECLARE[kind]}"
     if step or not _survives(feature, kind, values):
         return f"{declare}, or write the records again"
-    to = "float32" if isinstance(feature, Float32) else "int64"
+    to = "float32" if feature.kind == "float" else "int64"
     return f"{rewriting('cast', key, to)}; or {declare}"
 
 
@@ -102,10 +102,10 @@ def other_key(column: str, key: str, near: str) -> str:
 
 def _survives(feature: Feature, kind: str, values: Any) -> bool:
     """Whether a cast to what a feature of numbers is stored as loses nothing of the values."""
-    if not isinstance(feature, (Int64, Float32, Label)) or len(feature.record_kinds()) > 1:
+    if feature.as_given not in ("int", "float") or len(feature.record_kinds()) > 1:
         return False
     if kind == "bytes":
-        form = _NUMBER if isinstance(feature, Float32) else _WHOLE
+        form = _NUMBER if feature.kind == "float" else _WHOLE
         return all(form.fullmatch(value) for value in values)
     numbers = np.asarray(values)
     if kind == "int64":
@@ -231,8 +231,7 @@ def stored_strings(value: Any, feature: Feature, shape: tuple[int | None, ...]) 
     if type(value) is memoryview:
         value = value.tobytes()
     leaves, given = flat(value)
-    text = isinstance(feature, Text)
-    strings = [stored_string(leaf, text=text, at=i) for i, leaf in enumerate(leaves)]
+    strings = [stored_string(leaf, text=feature.is_text, at=i) for i, leaf in enumerate(leaves)]
     check_shape(given, shape, value)
     return strings
 

@@ -39,7 +39,7 @@ from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Int64, Label, Text
+from rekord.schema import Feature, Label
 
 _READ_ROWS = 8192
 
@@ -146,8 +146,9 @@ class ByClass:
         coded = self._coded
         assert coded is not None
         bad = coded.codes < 0
-        if isinstance(self.feature, Label):
-            known = np.array([0 <= value < self.feature.count for value in coded.classes] or [True])
+        count = self.feature.class_count
+        if count is not None:
+            known = np.array([0 <= value < count for value in coded.classes] or [True])
             bad |= ~known[coded.codes]
         if not bad.any():
             return
@@ -240,7 +241,7 @@ def _checked_feature(schema: LazySchema, by: object) -> Feature:
     if not isinstance(by, str):
         raise _refused(repr(by)[:60], "the name of a column", type(by).__name__)
     feature: Feature = declared[by]
-    whole = isinstance(feature, (Label, Int64, Bytes, Text)) and by in declared.context
+    whole = feature.as_given in ("int", "bytes", "str") and by in declared.context
     if not whole or len(feature.shape) > 1 or len(feature.record_keys(by)) > 1:
         shape = f" of shape {feature.shape}" if feature.shape else ""
         where = "" if by in declared.context else " in each step"
@@ -260,9 +261,8 @@ def _refused(what: str, expected: str, found: str) -> RekordError:
 
 
 def _expected(feature: Feature) -> str:
-    return (
-        f"a class from 0 to {feature.count - 1}" if isinstance(feature, Label) else "a value in each record"
-    )
+    count = feature.class_count
+    return "a value in each record" if count is None else f"a class from 0 to {count - 1}"
 
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -435,7 +435,7 @@ def class_weights(split: Split, by: str, *, names: bool) -> dict[Any, float]:
     by_class = ByClass(split.view.shards, split.stored_schema, by, split.view.ids)
     feature = by_class.feature
     counts = None
-    if isinstance(feature, Label) and not feature.shape and split.view.ids is None:
+    if feature.class_count is not None and not feature.shape and split.view.ids is None:
         counts = indexed_counts(split.view.shards, by)
     if counts is None:
         counts = dict(zip(by_class.coded.classes, by_class.coded.counts().tolist(), strict=True))
@@ -444,7 +444,7 @@ def class_weights(split: Split, by: str, *, names: bool) -> dict[Any, float]:
     weights = {one: n / (len(there) * count) for one, count in there.items()}
     if not names:
         return weights
-    if not isinstance(feature, Label) or feature.names is None:
+    if feature.class_names is None:
         raise error(
             "U605",
             f"`names` means nothing for `{by}`, whose classes have none",
@@ -452,7 +452,7 @@ def class_weights(split: Split, by: str, *, names: bool) -> dict[Any, float]:
             found=repr(feature)[:60],
             do="leave `names` out",
         )
-    return {feature.names[one]: weight for one, weight in weights.items()}
+    return {feature.class_names[one]: weight for one, weight in weights.items()}
 
 
 def _shares(by_class: ByClass, target: object) -> list[Fraction]:
@@ -460,11 +460,11 @@ def _shares(by_class: ByClass, target: object) -> list[Fraction]:
     by, feature, classes = by_class.by, by_class.feature, by_class.coded.classes
     counts = by_class.coded.counts()
     if target is None or target == "present":
-        lacking = feature.count - int((counts > 0).sum()) if isinstance(feature, Label) else 0
+        lacking = 0 if feature.class_count is None else feature.class_count - int((counts > 0).sum())
         if target is None and lacking:
             raise _no_balance(
                 by,
-                f"{lacking:,} of {feature.count:,} classes have no records",  # type: ignore[attr-defined]
+                f"{lacking:,} of {feature.class_count:,} classes have no records",
                 "records of every class that is declared",
                 f"none of {_first_lacking(by_class)}",
                 'target="present" balances the classes that there are',

@@ -38,7 +38,7 @@ import numpy.typing as npt
 from rekord import _core
 from rekord.dataset.manifest import FOLDER, Count
 from rekord.framing.deflate import FlushPoint
-from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Mask, Schema, Text
+from rekord.schema import Feature, Schema
 from rekord.storage.portability import open_to_read, pread
 
 if TYPE_CHECKING:
@@ -133,16 +133,16 @@ def index_file(
         feature = schema[name]
         if not is_own_name(name) and _is_known(pa.field(name, values.type), {name: feature}):
             columns[name] = values
-        if isinstance(feature, Label) and not feature.shape:
+        if feature.class_count is not None and not feature.shape:
             # A record without a label comes last.
-            ids = values.fill_null(feature.count).to_numpy(zero_copy_only=False)
+            ids = values.fill_null(feature.class_count).to_numpy(zero_copy_only=False)
             order = np.argsort(ids, kind="stable")
             columns[f"{_ORDER}{name}"] = pa.array(order.astype(np.uint32))
             found, counts = np.unique(ids, return_counts=True)
             classes[name] = {
                 str(one): count
                 for one, count in zip(found.tolist(), counts.tolist(), strict=True)
-                if one < feature.count
+                if one < feature.class_count
             }
     facts = IndexFacts(
         records=len(offsets),
@@ -499,21 +499,24 @@ def _is_known(field: pa.Field, features: Mapping[str, Feature]) -> bool:
 
     kinds = pa.types
     if field.name.startswith(_ORDER):
-        return isinstance(features.get(field.name[len(_ORDER) :]), Label) and field.type == pa.uint32()
+        by = features.get(field.name[len(_ORDER) :])
+        return by is not None and by.class_count is not None and field.type == pa.uint32()
     feature, inner, depth = features.get(field.name), field.type, 0
     while kinds.is_list(inner) or kinds.is_large_list(inner) or kinds.is_fixed_size_list(inner):
         inner, depth = inner.value_type, depth + 1
     if feature is None or depth != len(feature.shape):
         return False
-    if isinstance(feature, (Label, Int64)):
-        return bool(kinds.is_integer(inner) or kinds.is_boolean(inner))
-    if isinstance(feature, Float32):
+    if feature.storage == "parallel" or (feature.storage == "blob" and feature.dtype is not None):
+        return False
+    if feature.kind == "float":
         return bool(kinds.is_floating(inner))
-    if isinstance(feature, Text):
+    if feature.kind == "int64" and feature.dtype.kind == "M":
+        return bool(kinds.is_timestamp(inner))
+    if feature.kind == "int64":
+        return bool(kinds.is_integer(inner) or kinds.is_boolean(inner))
+    if feature.is_text:
         return bool(kinds.is_string(inner) or kinds.is_large_string(inner))
-    return isinstance(feature, (Bytes, Image, Mask)) and bool(
-        kinds.is_binary(inner) or kinds.is_large_binary(inner)
-    )
+    return bool(kinds.is_binary(inner) or kinds.is_large_binary(inner))
 
 
 def _record_batch(data: bytes, schema: pa.Schema, rows: int) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
 from rekord.codec.images.decode import DecodedPictures, padded_pictures
 from rekord.errors import error, located
 from rekord.location import Location
-from rekord.schema import Image, Mask, Schema
+from rekord.schema import Schema
 
 Batch: TypeAlias = "dict[str, Column]"
 Map: TypeAlias = "Callable[[Batch], Any] | None"
@@ -117,7 +117,7 @@ def pictures_of(
 ) -> DecodedPictures:
     """What decodes the images and masks of some columns, or of all; a UsageError where there are none."""
     features = {name: schema[name] for name in (schema if columns is None else columns)}
-    pictures = {name: feature for name, feature in features.items() if isinstance(feature, (Image, Mask))}
+    pictures = {name: feature for name, feature in features.items() if feature.is_picture}
     if pictures:
         return DecodedPictures(pictures, resize)
     stored = next((name for name, feature in features.items() if feature.kind == "bytes"), None)

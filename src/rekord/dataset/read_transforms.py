@@ -12,7 +12,7 @@ from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.background import IdlePool
 from rekord.dataset.infer import LazySchema
 from rekord.errors import RekordError, error
-from rekord.schema import Bytes, Feature, Image, Mask, Schema
+from rekord.schema import Bytes, Feature, Schema
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
@@ -184,8 +184,8 @@ def _as_bytes(features: Mapping[str, Feature], wanted: frozenset[str]) -> dict[s
     out: dict[str, Feature] = {}
     for name, feature in features.items():
         if name in wanted:
-            picture = isinstance(feature, (Image, Mask))
-            out[name] = Bytes(key=feature.key, optional=feature.optional) if picture else feature
+            plain = Bytes(key=feature.key, optional=feature.optional)
+            out[name] = plain if feature.is_picture else feature
     return out
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import singledispatch
 from typing import Any
 
 from rekord.dataset.dataset import Dataset
@@ -15,7 +16,7 @@ from rekord.dataset.external_index import index_root
 from rekord.dataset.shard_index import compression_of
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Boxes, Feature, Image, Label, Mask, Schema, Sparse, Tensor, Text
+from rekord.schema import Feature, Image, Mask, Schema, Tensor
 from rekord.schema.base import dtype_name
 from rekord.schema.interop.tf_spec import (
     FixedLen,
@@ -114,17 +115,17 @@ def _finished(schema: Schema) -> Iterable[str]:
     """What TensorFlow's parser leaves to be done: raw bytes that are tensors, the sides of boxes, pictures."""
     for column, feature in schema.context.items():
         key = _text(feature.key or column)
-        if isinstance(feature, Boxes):
+        if feature.storage == "parallel" and feature.sparse_size is None:
             sides = ", ".join(f"batch.pop({_text(one)})" for one in feature.record_keys(column))
             yield "    # xmin, ymin, xmax, ymax of each box"
             yield f"    batch[{_text(column)}] = tf.stack([{sides}], axis=-1)"
-        elif isinstance(feature, Tensor) and not feature.optional and dtype_name(feature.dtype) in _RAW:
+        elif _is_tensor(feature) and not feature.optional and dtype_name(feature.dtype) in _RAW:
             yield from _raw(key, dtype_name(feature.dtype), feature.shape)
         elif _varies_inside(feature):
             shape = [-1 if size is None else size for size in feature.shape]
             yield f"    # One value: tf.reshape(batch[{key}][i], {shape})"
-        elif isinstance(feature, (Image, Mask)) and not feature.optional:
-            channels = 1 if isinstance(feature, Mask) else feature.channels or 3
+        elif feature.is_picture and not feature.optional:
+            channels = getattr(feature, "channels", 1) or 3
             yield f"    # One picture: tf.io.decode_image(batch[{key}][i], channels={channels})"
 
 
@@ -153,7 +154,11 @@ def _spec(schema: Schema) -> Spec | SequenceSpec:
 
 
 def _varies_inside(feature: Feature) -> bool:
-    return not isinstance(feature, Tensor) and None in feature.shape and feature.shape[0] is not None
+    return None in feature.stored_shape and feature.shape[0] is not None
+
+
+def _is_tensor(feature: Feature) -> bool:
+    return feature.storage == "blob" and feature.dtype is not None
 
 
 def _with_rekord(dataset: Dataset, path: str, framework: str) -> Iterable[str]:
@@ -170,7 +175,7 @@ def _with_rekord(dataset: Dataset, path: str, framework: str) -> Iterable[str]:
     yield ""
     yield "def read(split, batch_size=32):"
     yield "    data = rk.open(PATH)[split]"
-    if any(isinstance(feature, (Image, Mask)) for feature in schema.context.values()):
+    if any(feature.is_picture for feature in schema.context.values()):
         yield "    # decode=True, resize=(224, 224) gives pictures as arrays of one size."
     yield "    # Across processes: rank=, world= and remainder=; state_dict() and load_state_dict() go on with it."
     yield f"    return data.to_{framework}(batch_size, columns=COLUMNS, shuffle=True, seed=0)"
@@ -245,40 +250,49 @@ def _dali_column(column: str, feature: Feature, spec: Spec) -> _DaliColumn:
         return _DaliColumn(left_out="what DALI gives where a record lacks the key is not defined")
     if any(dtype == "string" and not _is_scalar(one) for one, dtype in keys.values()):
         return _DaliColumn(left_out="DALI has no lists of strings")
-    inner = () if isinstance(feature, (Boxes, Sparse, Tensor)) else feature.shape[1:]
+    inner = () if feature.storage != "list" else feature.shape[1:]
     features = {
         key: _dali_feature(one, dtype, () if None in inner else inner) for key, (one, dtype) in keys.items()
     }
-    return _DaliColumn(features=features, after=tuple(_dali_after(column, feature)))
+    return _DaliColumn(features=features, after=tuple(dali_lines(feature, _text(feature.key or column))))
 
 
-def _dali_after(column: str, feature: Feature) -> Iterable[str]:
+@singledispatch
+def dali_lines(feature: Feature, key: str) -> Iterable[str]:
     """What DALI's reader leaves to be done: images, masks, raw bytes that are tensors, lists that vary inside."""
-    key = _text(feature.key or column)
-    if isinstance(feature, Image):
-        form = {None: "RGB", 1: "GRAY", 3: "RGB"}.get(feature.channels, "ANY_DATA")
-        if feature.format == "gif":
-            yield f"    # columns[{key}] is encoded: DALI has no decoder of GIF."
-        else:
-            yield from _dali_decoded(key, form)
-    elif isinstance(feature, Mask):
-        if max(feature.classes - 1, feature.ignore or 0) > 255:
-            yield f"    # columns[{key}] is encoded: class ids above 255 need dtype=types.UINT16 for 16-bit files."
-        else:
-            yield "    # height x width x 1, the ids of classes"
-            yield from _dali_decoded(key, "GRAY")
-    elif isinstance(feature, Tensor):
-        kind = _DALI_TYPES.get(dtype_name(feature.dtype))
-        if kind is None or list(feature.shape).count(None) > 1 or 0 in feature.shape:
-            yield f"    # columns[{key}] is raw bytes."
-        else:
-            sizes = [-1 if size is None else size for size in feature.shape]
-            yield f"    columns[{key}] = fn.reinterpret(columns[{key}], dtype=types.{kind}, shape={sizes})"
-    elif _varies_inside(feature):
+    if _varies_inside(feature):
         sizes = [-1 if size is None else size for size in feature.shape]
         yield f"    # columns[{key}] is flat: the shape of a value is {sizes}."
-    elif isinstance(feature, Text):
+    elif feature.is_text:
         yield f"    # columns[{key}]: the bytes of a text, as uint8."
+
+
+@dali_lines.register(Image)
+def _(feature: Image, key: str) -> Iterable[str]:
+    form = {None: "RGB", 1: "GRAY", 3: "RGB"}.get(feature.channels, "ANY_DATA")
+    if feature.format == "gif":
+        yield f"    # columns[{key}] is encoded: DALI has no decoder of GIF."
+    else:
+        yield from _dali_decoded(key, form)
+
+
+@dali_lines.register(Mask)
+def _(feature: Mask, key: str) -> Iterable[str]:
+    if max(feature.classes - 1, feature.ignore or 0) > 255:
+        yield f"    # columns[{key}] is encoded: class ids above 255 need dtype=types.UINT16 for 16-bit files."
+    else:
+        yield "    # height x width x 1, the ids of classes"
+        yield from _dali_decoded(key, "GRAY")
+
+
+@dali_lines.register(Tensor)
+def _(feature: Tensor, key: str) -> Iterable[str]:
+    kind = _DALI_TYPES.get(dtype_name(feature.dtype))
+    if kind is None or list(feature.shape).count(None) > 1 or 0 in feature.shape:
+        yield f"    # columns[{key}] is raw bytes."
+    else:
+        sizes = [-1 if size is None else size for size in feature.shape]
+        yield f"    columns[{key}] = fn.reinterpret(columns[{key}], dtype=types.{kind}, shape={sizes})"
 
 
 def _dali_decoded(key: str, form: str) -> Iterable[str]:
@@ -338,15 +352,12 @@ def _spark(dataset: Dataset, path: str) -> Iterable[str]:
 
 def _spark_fields(features: Mapping[str, Feature], spec: Spec, lists: int) -> list[str]:
     texts = {
-        key
-        for column, feature in features.items()
-        if isinstance(feature, Text)
-        for key in feature.record_keys(column)
+        key for column, feature in features.items() if feature.is_text for key in feature.record_keys(column)
     }
     single = {
         key
         for column, feature in features.items()
-        if not feature.shape or isinstance(feature, Tensor)
+        if not feature.stored_shape
         for key in feature.record_keys(column)
     }
     out = []
@@ -383,9 +394,9 @@ def _listed(paths: tuple[str, ...]) -> str:
 
 def _classes(schema: Schema) -> Iterable[str]:
     named = {
-        column: list(feature.names)
+        column: list(feature.class_names)
         for column, feature in schema.features.items()
-        if isinstance(feature, Label) and feature.names is not None and len(feature.names) <= _MOST_NAMES
+        if feature.class_names is not None and len(feature.class_names) <= _MOST_NAMES
     }
     if named:
         yield "CLASSES = {"
@@ -397,9 +408,9 @@ def _classes(schema: Schema) -> Iterable[str]:
 def _comes_as(feature: Feature, *, in_step: bool) -> str:
     """What a column of a batch is, in a few words: nothing of them comes from a file but numbers."""
     kind = type(feature).__name__
-    if isinstance(feature, Label):
-        kind = f"ids of {feature.count:,} classes"
-    elif isinstance(feature, (Image, Mask)):
+    if feature.class_count is not None:
+        kind = f"ids of {feature.class_count:,} classes"
+    elif feature.is_picture:
         kind = f"encoded {kind.lower()}s"
     elif feature.dtype is not None:
         kind = dtype_name(feature.dtype)

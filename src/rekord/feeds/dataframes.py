@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
 from rekord.codec.decode import assemble, new_batch
 from rekord.codec.plan import compile_plan
 from rekord.errors import error
+from rekord.schema import Feature
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
@@ -31,7 +32,7 @@ def split_to_arrow(split: Split, columns: Sequence[str] | None) -> pa.Table:
 def arrow_schema(split: Split, columns: Sequence[str] | None = None) -> pa.Schema:
     """The types of a split's table; a record is read only where a function makes the columns."""
     if split.batch_map is None:
-        return _record_batch(_no_rows(split, columns)).schema
+        return _record_batch(_no_rows(split, columns), split.schema.features).schema
     return arrow_batches(split, columns)[0]
 
 
@@ -39,10 +40,12 @@ def arrow_batches(
     split: Split, columns: Sequence[str] | None, *, rows: int = _ROWS, threads: int | None = None
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema of a split's table, and its batches one after another; only the first is made ahead."""
-    made = (_record_batch(batch) for batch in split.batches(rows, columns=columns, threads=threads))
+    # What a function makes of the columns is no longer what the schema declares.
+    declared: Mapping[str, Feature] = split.schema.features if split.batch_map is None else {}
+    made = (_record_batch(batch, declared) for batch in split.batches(rows, columns=columns, threads=threads))
     first = next(made, None)
     if first is None:
-        return _record_batch(_no_rows(split, columns)).schema, iter(())
+        return _record_batch(_no_rows(split, columns), split.schema.features).schema, iter(())
     return first.schema, _alike(first.schema, chain([first], made))
 
 
@@ -59,11 +62,11 @@ def _alike(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
         yield batch
 
 
-def _record_batch(batch: dict[str, Column]) -> pa.RecordBatch:
+def _record_batch(batch: Mapping[str, Column], declared: Mapping[str, Feature]) -> pa.RecordBatch:
     arrays: dict[str, Any] = {}
     for name, column in batch.items():
         try:
-            arrays[name] = _array(column)
+            arrays[name] = _array(column, declared.get(name))
         except (pa.ArrowException, TypeError, ValueError) as failure:
             # Only what a function of the user made can have no like in Arrow.
             raise _no_table(f"`{name!s:.60}` cannot be a column: {type(column).__name__}") from failure
@@ -73,9 +76,9 @@ def _record_batch(batch: dict[str, Column]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(arrays.values()), [str(name) for name in arrays])
 
 
-def _array(column: Any) -> Any:
+def _array(column: Any, feature: Feature | None) -> Any:
     if isinstance(column, (np.ndarray, Optional, Ragged, SparseColumn, Strings)):
-        return column_to_arrow(column)
+        return column_to_arrow(column, feature)
     return pa.array(column)
 
 

@@ -61,6 +61,7 @@ def converted(column: Any, tensor: Callable[[Array], Any]) -> Any:
 
     Strings, and what is no column, stay as they are.
     """
+    column = without_times(column)
     if isinstance(column, np.ndarray):
         return _array(column, tensor)
     if isinstance(column, Optional):
@@ -74,6 +75,19 @@ def converted(column: Any, tensor: Callable[[Array], Any]) -> Any:
         return SparseTensors(
             converted(indices, tensor), converted(values, tensor), tensor(column.values.offsets), valid
         )
+    return column
+
+
+def without_times(column: Any) -> Any:
+    """A column with numbers in place of datetime64, which no framework has: as they are stored."""
+    if isinstance(column, np.ndarray) and column.dtype.kind == "M":
+        return column.view(np.int64)
+    if isinstance(column, Optional) and column.values.dtype.kind == "M":
+        return Optional(without_times(column.values), column.valid)
+    if isinstance(column, Ragged) and isinstance(column.values, (np.ndarray, Ragged)):
+        values = without_times(column.values)
+        if values is not column.values:
+            return Ragged(values, column.offsets, valid=column.valid, row_shape=column.row_shape)
     return column
 
 

@@ -15,7 +15,7 @@ from rekord.codec.images.store import look_at_mask, same_size, stored_image
 from rekord.codec.values import Unfit
 from rekord.errors import error
 from rekord.location import Location
-from rekord.schema import Image, Mask, Schema
+from rekord.schema import Image, Mask, Schema, of_type
 
 Verify: TypeAlias = Literal["full", "headers"]
 """How closely images and masks are looked at.
@@ -126,15 +126,14 @@ class Plain:
 
     @cached_property
     def _images(self) -> dict[str, Image]:
-        return {name: one for name, one in self.schema.context.items() if isinstance(one, Image)}
+        return of_type(self.schema.context, Image)
 
     @cached_property
     def _masks(self) -> dict[str, tuple[Mask, str]]:
         """Each mask, and the column of the image that it covers."""
         return {
             name: (one, one.of or next(iter(self._images)))
-            for name, one in self.schema.context.items()
-            if isinstance(one, Mask)
+            for name, one in of_type(self.schema.context, Mask).items()
         }
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:

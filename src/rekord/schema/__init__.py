@@ -1,6 +1,6 @@
 """Schemas: the declared types of a dataset."""
 
-from rekord.schema.base import ABSENT, Feature
+from rekord.schema.base import ABSENT, Feature, of_type
 from rekord.schema.compat import Change, Compatibility, compat
 from rekord.schema.features import (
     Boxes,
@@ -16,6 +16,7 @@ from rekord.schema.features import (
     Text,
 )
 from rekord.schema.schema import RecordKind, Schema
+from rekord.schema.timestamp import Timestamp
 
 __all__ = [
     "ABSENT",
@@ -35,5 +36,7 @@ __all__ = [
     "Sparse",
     "Tensor",
     "Text",
+    "Timestamp",
     "compat",
+    "of_type",
 ]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import dataclasses
 import enum
 import math
 import operator
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -270,6 +272,15 @@ class Misfit(Exception):
         self.found = shown(found)
 
 
+class Inexpressible(Exception):
+    """What a feature declares that another format has no form for."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.found = found
+
+
 def fitted(value: object, shape: Shape, ragged: bool, scalar: Callable[[object], Any]) -> Any:
     """`value` as nested tuples of the given shape, each element as `scalar` gives it."""
     lengths: dict[int, int] = {}
@@ -373,6 +384,12 @@ def plain(value: object) -> object:
 
 
 Kind: TypeAlias = Literal["int64", "float", "bytes"]
+Storage: TypeAlias = Literal["list", "blob", "parallel"]
+Changes: TypeAlias = "Iterator[tuple[bool, str]]"
+"""Whether stored data can still be read, and what changed."""
+
+FEATURE_TYPES: dict[str, type[Feature]] = {}
+"""Every feature type by the name that JSON documents use; a subclass of Feature enters itself."""
 
 _BASE = ("key", "optional", "default")
 
@@ -390,8 +407,33 @@ class Feature:
     default: Any = ABSENT
 
     _kind: ClassVar[Kind] = "bytes"
-    _stored_as_list: ClassVar[bool] = True  # a list element for each value, not one byte string for all
     _first: ClassVar[tuple[str, ...]] = ()  # the fields that repr shows without their names
+
+    storage: ClassVar[Storage] = "list"
+    """list: an element for each value under one key. blob: one byte string. parallel: lists under several keys."""
+
+    as_given: ClassVar[Literal["int", "float", "bytes", "str"] | None] = None
+    """The Python type whose values the encoder stores without conversion."""
+
+    is_text: ClassVar[bool] = False
+    """Whether byte strings are UTF-8 and come back as str."""
+
+    reads_text: ClassVar[bool] = False
+    """Whether a field of text, as CSV has it, can hold a value."""
+
+    is_picture: ClassVar[bool] = False
+    """Whether values are encoded images, which `decode=True` turns into pixels."""
+
+    family: ClassVar[str] = ""
+    """Types of one family store the same kind of value, so that each can read what another wrote."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        # With slots, a dataclass is created twice: the second class is the one that stays.
+        known = FEATURE_TYPES.get(cls.__name__)
+        if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"{cls.__module__}: a feature type {cls.__name__} exists in {known.__module__}")
+        if not cls.__name__.startswith("_"):
+            FEATURE_TYPES[cls.__name__] = cls
 
     if TYPE_CHECKING:
         # Fields or properties of every subclass; real ones here would become the defaults of its fields.
@@ -419,6 +461,45 @@ class Feature:
         """Whether the number of values varies from record to record."""
         return None in self.shape
 
+    @property
+    def stored_shape(self) -> Shape:
+        """The shape of what the record's list holds: a blob is one value, whatever is in it."""
+        return () if self.storage == "blob" else self.shape
+
+    @property
+    def stored_dtype(self) -> Any:
+        """The dtype of the numbers under the key of the values; that of the values unless they are converted."""
+        return self.dtype
+
+    @property
+    def limits(self) -> tuple[Any, Any] | None:
+        """The least and the greatest number that may be stored; None where only the dtype limits them."""
+        return getattr(self, "range", None)
+
+    @property
+    def class_count(self) -> int | None:
+        """How many classes there are, where values are the ids of classes."""
+        return None
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The names of the classes, where values are ids of classes that have names."""
+        return None
+
+    @property
+    def time_zone(self) -> str | None:
+        """The time zone that tables show, where values are points in time."""
+        return None
+
+    @property
+    def sparse_size(self) -> int | None:
+        """The length of a vector of which only indices and values are stored."""
+        return None
+
+    def is_missing(self, value: object) -> bool:
+        """Whether a value of a row stands for none."""
+        return value is None
+
     def record_keys(self, column: str) -> tuple[str, ...]:
         """The record's keys for this feature, the values' own first where there is one for the values."""
         return (self.key or column, *self._partition_keys())
@@ -439,6 +520,48 @@ class Feature:
         known = int(np.prod([size for size in self.shape if size is not None]))
         missing = array.size // known if known else 0
         return array.reshape([missing if size is None else size for size in self.shape])
+
+    def stored_default(self) -> list[tuple[Any, ...]]:
+        """The default as the list of each record key."""
+        lengths: list[tuple[Any, ...]] = []
+        level = self.default
+        for _ in self._partition_keys():
+            lengths.append(tuple([len(part) for part in level]))
+            level = tuple([value for part in level for value in part])
+        return [tuple([self._stored_value(value) for value in flat_values(level)]), *lengths]
+
+    @classmethod
+    def default_from_json(cls, value: Any, members: Mapping[str, Any]) -> Any:
+        """What JSON holds for `default`, as the feature takes it; `members` are those of the whole feature."""
+        return map_nested(value, json_depth(members), cls._json_value)
+
+    @classmethod
+    def range_from_json(cls, value: Any) -> Any:
+        """What JSON holds for `range`, as the feature takes it."""
+        return [cls._json_value(bound) for bound in value] if isinstance(value, list) else value
+
+    def reads(self, stored: Feature) -> bool:
+        """Whether every stored value of another type is one of this type, as far as the types can say."""
+        return type(stored) is type(self) or (bool(self.family) and self.family == stored.family)
+
+    def changes_since(self, before: Feature) -> Changes:
+        """What differs from a feature whose values this type reads, beyond key, presence and shape."""
+        yield from ()
+
+    def shape_changes_since(self, before: Feature) -> Changes:
+        """How the shape differs from that of a feature whose values this type reads."""
+        # A blob of any shape is one byte string to any other type.
+        yield from shape_changes(
+            before.shape if before.storage == self.storage else before.stored_shape, self.shape
+        )
+
+    def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
+        """The domain in TFX's schema.pbtxt: its field and the members."""
+        return None
+
+    def tfds_feature(self) -> tuple[str, dict[str, Any]]:
+        """The kind of a TFDS feature and its members; raises Inexpressible where TFDS has none."""
+        raise Inexpressible("a type that TFDS has", f"{self!r}"[:60])
 
     def declared(self) -> dict[str, Any]:
         """The fields that were given another value than the usual one, in the order of the declaration."""
@@ -483,7 +606,7 @@ class Feature:
                 found=f"optional=True, default={shown(self.default)}",
                 do="drop optional=True, or drop default=",
             )
-        if self.optional and self._stored_as_list and 0 in self.shape:
+        if self.optional and 0 in self.stored_shape:
             raise self._refuse(
                 "S124",
                 "is optional and always empty",
@@ -509,6 +632,15 @@ class Feature:
     def _fit(self, value: object) -> Any:
         """A default in its one form; raises Misfit."""
         raise NotImplementedError
+
+    def _stored_value(self, value: Any) -> Any:
+        """One value of a default, as the record's list holds it."""
+        return value
+
+    @staticmethod
+    def _json_value(value: Any) -> Any:
+        """One value of a default or a range, from JSON."""
+        return value
 
     def _check_flag(self, name: str, value: object) -> None:
         if not isinstance(value, bool):
@@ -537,6 +669,92 @@ class Feature:
         column = self.key if isinstance(self.key, str) else None
         who = f"{name} `{column}`" if column else name
         return refuse(code, f"{who} {what}", column=column, expected=expected, found=found, do=do)
+
+
+FeatureT = TypeVar("FeatureT", bound=Feature)
+
+
+def of_type(columns: Mapping[str, Feature], kind: type[FeatureT]) -> dict[str, FeatureT]:
+    """The columns of one feature type, in their order."""
+    return {name: feature for name, feature in columns.items() if isinstance(feature, kind)}
+
+
+def flat_values(value: Any) -> Iterator[Any]:
+    """The leaves of nested tuples and lists, in order."""
+    if isinstance(value, (tuple, list)):
+        for part in value:
+            yield from flat_values(part)
+    else:
+        yield value
+
+
+def map_nested(value: Any, depth: int, convert: Callable[[Any], Any]) -> Any:
+    """Nested lists with each element at `depth` converted."""
+    if depth == 0 or not isinstance(value, list):
+        return convert(value)
+    return [map_nested(part, depth - 1, convert) for part in value]
+
+
+def json_depth(members: Mapping[str, Any]) -> int:
+    """How many dimensions the JSON of a feature declares."""
+    shape = members.get("shape", ())
+    return len(shape) if isinstance(shape, list) else 0
+
+
+def json_number(value: Any) -> Any:
+    """A number from JSON, which has texts in place of NaN and infinities."""
+    return _NO_FINITE.get(value, value) if isinstance(value, str) else value
+
+
+_NO_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+
+
+def json_octets(value: Any) -> Any:
+    """Bytes from JSON: an object whose only member is "base64"."""
+    if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (binascii.Error, ValueError):
+            return value
+    return value
+
+
+def shape_changes(a: Shape, b: Shape) -> Changes:
+    """What becomes of values of shape `a` that are read with shape `b`."""
+    if a == b:
+        return
+    if {a, b} <= {(), (1,)} or (a == () and b == (None,)):
+        yield True, f"one value, of shape {a}, is read with shape {b}"
+        return
+    fits = len(a) == len(b) and all(new is None or new == old for old, new in zip(a, b, strict=True))
+    yield fits, f"shape {a} became {b}"
+
+
+def dtype_changes(a: Any, b: Any, held: tuple[int, int] | None) -> Changes:
+    """Whether the values of one dtype, from `held[0]` to `held[1]` where known, fit another."""
+    old, new = dtype_name(a), dtype_name(b)
+    if old == new:
+        return
+    if old in FLOATS or new in FLOATS:
+        fits = old in FLOATS and new == "float32"
+    else:
+        low, high = held or integer_bounds(a)
+        least, most = integer_bounds(b)
+        if "uint64" in (old, new):
+            # uint64 is stored bit for bit: its upper half looks like negative numbers to any other dtype.
+            most = min(most, 2**63 - 1)
+        fits = least <= low and high <= most
+    yield fits, f"dtype {old} became {new}"
+
+
+def integer_changes(before: Feature, after: Feature) -> Changes:
+    """Whether the whole numbers of one feature fit another."""
+    held = before.limits or integer_bounds(before.stored_dtype)
+    yield from dtype_changes(before.stored_dtype, after.stored_dtype, held)
+    low, high = after.limits or integer_bounds(after.stored_dtype)
+    if held != (low, high) and before.limits != after.limits:
+        what = f"values from {held[0]} to {held[1]}, now from {low} to {high}"
+        yield low <= held[0] and held[1] <= high, what
 
 
 def checked_name(name: object, what: str) -> str:

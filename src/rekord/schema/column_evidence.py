@@ -7,7 +7,7 @@ import decimal
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -20,6 +20,7 @@ from rekord.schema.base import FLOATS, TENSORS, Feature, Shape
 from rekord.schema.features import Bytes, Float32, Int64, Tensor, Text
 from rekord.schema.messages import refuse, shown
 from rekord.schema.row_adapters import is_missing
+from rekord.schema.timestamp import TICKS_PER_SECOND, Timestamp
 
 _FIRST_LOOK = 1 << 16
 _MOST_KEPT = 1 << 22
@@ -77,7 +78,16 @@ class Merging:
             self._kept = distinct[:_MOST_KEPT]
 
 
-_FAMILIES = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex", "U": "text", "S": "bytes"}
+_FAMILIES = {
+    "b": "bool",
+    "i": "int",
+    "u": "int",
+    "f": "float",
+    "c": "complex",
+    "U": "text",
+    "S": "bytes",
+    "M": "time",
+}
 _PYTHON_SCALARS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (bool, "bool"),
     (int, "int"),
@@ -85,6 +95,7 @@ _PYTHON_SCALARS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (complex, "complex"),
     (str, "text"),
     ((bytes, bytearray, memoryview), "bytes"),
+    (datetime.datetime, "time"),
 )
 _DEEPEST = 32
 
@@ -106,6 +117,7 @@ class Leaves:
     digits: int = 0  # binary ones that the longest of them needs
     reals: tuple[float, float] | None = None  # of finite floats
     doubles: Any = None  # float64 values
+    times: tuple[tuple[str, str | None], ...] = ()  # units and time zones, "" for what knows none by itself
     strange: Any = None
     remedy: str = ""
 
@@ -146,6 +158,11 @@ def _of_array(array: Any) -> Leaves:
         return _strange(array.ravel()[0] if array.size else array, dtype.name)
     if family in ("text", "bytes"):
         return Leaves(families=(family,), shape=array.shape)
+    if family == "time":
+        unit = _TIME_UNITS.get(np.datetime_data(dtype)[0])
+        if unit is None:
+            return _strange(array.ravel()[0] if array.size else array, dtype.name)
+        return Leaves(families=(family,), shape=array.shape, times=((unit, None),))
     ints = reals = None
     digits = 0
     if family == "int" and array.size:
@@ -226,7 +243,27 @@ def python_leaves(flat: list[Any], shape: tuple[int, ...], families: tuple[str, 
         doubles = [n for n in flat if isinstance(n, float)]
         finite = [n for n in doubles if isfinite(n)]
         reals = (min(finite), max(finite)) if finite else None
-    return Leaves(families=families, shape=shape, ints=ints, digits=digits, reals=reals, doubles=doubles)
+    return Leaves(
+        families=families,
+        shape=shape,
+        ints=ints,
+        digits=digits,
+        reals=reals,
+        doubles=doubles,
+        times=tuple({_unit_and_zone(part): None for part in flat}) if families == ("time",) else (),
+    )
+
+
+_TIME_UNITS = {**dict.fromkeys(("Y", "M", "W", "D", "h", "m", "s"), "s"), "ms": "ms", "us": "us", "ns": "ns"}
+
+
+def _unit_and_zone(value: datetime.datetime) -> tuple[str, str | None]:
+    """The unit that holds a datetime, and the zone that it knows; UTC for one that has no name."""
+    unit = _TIME_UNITS.get(getattr(value, "unit", "us"), "ns")  # pandas' own has a unit
+    if value.tzinfo is None:
+        return unit, None
+    zone = getattr(value.tzinfo, "key", None) or getattr(value.tzinfo, "zone", None)
+    return unit, zone if isinstance(zone, str) else "UTC"
 
 
 def _digits(whole: Any) -> int:
@@ -256,7 +293,7 @@ def _strange(value: Any, dtype: str = "") -> Leaves:
     elif isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) or dtype.startswith(
         ("datetime64", "timedelta64")
     ):
-        remedy = "store seconds as an int, or text: value.isoformat()"
+        remedy = "give a datetime, seconds as an int, or text: value.isoformat()"
     elif isinstance(value, decimal.Decimal):
         remedy = "store it as float(value), as text, or as an int of the smallest unit"
     elif isinstance(value, (set, frozenset)):
@@ -277,6 +314,7 @@ _WORDS = {
     "complex": "complex numbers",
     "text": "texts",
     "bytes": "bytes",
+    "time": "timestamps",
 }
 _PYTHON_KINDS = {"bool": "bool", "int": "int64", "float": "float64", "complex": "complex128"}
 _DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
@@ -301,6 +339,7 @@ class SeenColumn:
         self._digits = 0
         self._reals: tuple[float, float] | None = None
         self._doubles = Merging()
+        self._times: dict[tuple[str, str | None], int] = {}  # units and zones, and the row of the first
         # Scalars of one type that came one after another wait to be looked at together.
         self._run: list[Any] = []
         self._run_type: type = type(None)
@@ -312,6 +351,12 @@ class SeenColumn:
             self.present += len(values)
             self._end_run()
             self._note(leaves_of(values), values.shape[1:], first_row)
+            return
+        if isinstance(values, np.ndarray) and values.dtype.kind == "M" and values.ndim == 1:
+            self.add_times(values, None, first_row)
+            return
+        if hasattr(values, "type") and hasattr(values, "to_numpy"):  # timestamps of Arrow
+            self.add_times(values.to_numpy(zero_copy_only=False), values.type.tz, first_row)
             return
         for row, value in enumerate(values, first_row):
             self.add(value, row)
@@ -339,6 +384,15 @@ class SeenColumn:
             raise self._uneven(value, row)
         self._note(leaves, leaves.shape, row)
 
+    def add_times(self, times: Any, zone: str | None, first_row: int) -> None:
+        """Look at many times in one zone, of which NaT is none."""
+        present = int((~np.isnat(times)).sum())
+        self.present += present
+        self._end_run()
+        if present:
+            leaves = leaves_of(times)
+            self._note(replace(leaves, times=tuple((unit, zone) for unit, _ in leaves.times)), (), first_row)
+
     def feature(self, rows: int) -> Feature:
         """The type of the column, now that `rows` rows have been seen."""
         self._end_run()
@@ -352,6 +406,8 @@ class SeenColumn:
             return Text(shape=shape, optional=optional)
         if families == {"bytes"}:
             return Bytes(shape=shape, optional=optional)
+        if families == {"time"}:
+            return self._timestamps(shape, optional)
         if families <= {"bool", "int"}:
             return self._whole_numbers(shape, optional)
         if families <= {"int", "float"}:
@@ -398,11 +454,28 @@ class SeenColumn:
             self._digits = max(self._digits, leaves.digits)
             self._check_64_bits(least, most)
         self._reals = _wider(self._reals, leaves.reals)
+        for one in leaves.times:
+            self._times.setdefault(one, row)
         if leaves.doubles is not None:
             self._doubles.add(leaves.doubles)
         known = self._shapes.setdefault(len(shape), list(shape))
         if known != list(shape):
             self._shapes[len(shape)] = [a if a == b else None for a, b in zip(known, shape, strict=True)]
+
+    def _timestamps(self, shape: Shape, optional: bool) -> Feature:
+        zones = {zone: row for (_, zone), row in reversed(self._times.items())}
+        if None in zones and len(zones) > 1:
+            raise refuse(
+                "S129",
+                f"`{self.name}` has times with and without a time zone",
+                column=self.name,
+                expected="times that all know their zone, or none of them",
+                found=f"the other kind first in row {max(zones.values()):,}",
+                do="value.replace(tzinfo=datetime.UTC), or of whatever zone it is",
+            )
+        unit: Any = max((unit for unit, _ in self._times), key=list(TICKS_PER_SECOND).index)
+        zone = next(iter(zones)) if len(zones) == 1 else "UTC"
+        return Timestamp(unit, shape, tz=zone, optional=optional)
 
     def _whole_numbers(self, shape: Shape, optional: bool) -> Feature:
         name = "bool" if set(self._families) == {"bool"} else self._common_dtype()
@@ -520,7 +593,7 @@ class SeenColumn:
             "S130",
             f"`{self.name}` has {what}",
             location=Location(feature=self.name, row=row),
-            expected="numbers, bools, texts, bytes, or lists and arrays of them",
+            expected="numbers, bools, texts, bytes, datetimes, or lists and arrays of them",
             found=shown(None if hole else leaves.strange),
             do=leaves.remedy,
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
@@ -15,20 +16,30 @@ from rekord.schema.base import (
     FLOATS,
     INTEGERS,
     TENSORS,
+    Changes,
     Feature,
+    Inexpressible,
     Kind,
     Misfit,
     Shape,
+    Storage,
     checked_dtype,
     checked_name,
     checked_partitions,
     checked_range,
     checked_shape,
+    dtype_changes,
     dtype_name,
     element,
     fitted,
+    held,
     integer,
     integer_bounds,
+    integer_changes,
+    json_depth,
+    json_number,
+    json_octets,
+    map_nested,
     octets,
     plain,
     real,
@@ -39,6 +50,7 @@ from rekord.schema.messages import shown
 __all__ = ["Boxes", "Bytes", "Float32", "Image", "Int64", "Label", "Mask", "Sparse", "Tensor", "Text"]
 
 _MOST_INDICES = 2**63 - 1
+_NOT_RAW = ("uint32",)  # tf.io.decode_raw, with which TFDS reads raw bytes, does not know them
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -57,6 +69,9 @@ class Int64(Feature):
     partitions: tuple[str, ...] = ()
 
     _kind: ClassVar[Kind] = "int64"
+    as_given = "int"
+    family = "integer"
+    reads_text = True
 
     def _check_own(self) -> None:
         self._set("shape", checked_shape(self.shape, "Int64", self.key))
@@ -76,6 +91,29 @@ class Int64(Feature):
             raise Misfit(f"a number from {self.range[0]} to {self.range[1]}", value)
         return number
 
+    def _stored_value(self, value: Any) -> int:
+        return _signed(int(value))
+
+    def changes_since(self, before: Feature) -> Changes:
+        yield from integer_changes(before, self)
+
+    def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
+        if dtype_name(self.dtype) == "bool":
+            return "bool_domain", {}
+        low, high = self.range or integer_bounds(self.dtype)
+        # uint64 is stored bit for bit, and its upper half has no domain.
+        if (self.range is None and dtype_name(self.dtype) == "int64") or high > _MOST_INDICES:
+            return None
+        return "int_domain", {"min": low, "max": high}
+
+    def tfds_feature(self) -> tuple[str, dict[str, Any]]:
+        return "tensor", {"dtype": dtype_name(self.dtype)}
+
+
+def _signed(value: int) -> int:
+    """A number as int64 holds it: uint64 is stored bit for bit."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Float32(Feature):
@@ -93,6 +131,8 @@ class Float32(Feature):
     partitions: tuple[str, ...] = ()
 
     _kind: ClassVar[Kind] = "float"
+    as_given = "float"
+    reads_text = True
 
     def _check_own(self) -> None:
         self._set("shape", checked_shape(self.shape, "Float32", self.key))
@@ -119,6 +159,30 @@ class Float32(Feature):
             raise Misfit(f"a number from {self.range[0]} to {self.range[1]}", value)
         return number
 
+    def _stored_value(self, value: Any) -> float:
+        return held(float(value), self.dtype)
+
+    _json_value = staticmethod(json_number)
+
+    def changes_since(self, before: Feature) -> Changes:
+        yield from dtype_changes(before.dtype, self.dtype, None)
+        if before.limits != self.range:
+            everything = float("-inf"), float("inf")
+            had, allowed = before.limits or everything, self.range or everything
+            # NaN is inside no range: data that had none may hold it.
+            inside = allowed[0] <= had[0] and had[1] <= allowed[1]
+            fits = self.range is None or (before.limits is not None and inside)
+            yield fits, f"range {before.limits} became {self.range}"
+
+    def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
+        if self.range is None:
+            return None
+        ends = zip(("min", "max"), self.range, strict=True)
+        return "float_domain", {name: end for name, end in ends if math.isfinite(end)}
+
+    def tfds_feature(self) -> tuple[str, dict[str, Any]]:
+        return "tensor", {"dtype": dtype_name(self.dtype)}
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Bytes(Feature):
@@ -127,6 +191,9 @@ class Bytes(Feature):
     shape: Shape = ()
     _: KW_ONLY
     partitions: tuple[str, ...] = ()
+
+    as_given = "bytes"
+    reads_text = True
 
     def _check_own(self) -> None:
         self._set("shape", checked_shape(self.shape, "Bytes", self.key))
@@ -138,6 +205,14 @@ class Bytes(Feature):
 
     def _fit(self, value: object) -> Any:
         return fitted(value, self.shape, bool(self.partitions), octets)
+
+    _json_value = staticmethod(json_octets)
+
+    def reads(self, stored: Feature) -> bool:
+        return stored.kind == "bytes"
+
+    def tfds_feature(self) -> tuple[str, dict[str, Any]]:
+        return "tensor", {"dtype": "string"}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -170,6 +245,10 @@ class Text(Feature):
     _: KW_ONLY
     partitions: tuple[str, ...] = ()
 
+    as_given = "str"
+    reads_text = True
+    is_text = True
+
     def _check_own(self) -> None:
         self._set("shape", checked_shape(self.shape, "Text", self.key))
         self._set("partitions", checked_partitions(self.partitions, self.shape, "Text", self.key))
@@ -180,6 +259,16 @@ class Text(Feature):
 
     def _fit(self, value: object) -> Any:
         return fitted(value, self.shape, bool(self.partitions), text)
+
+    def _stored_value(self, value: Any) -> bytes:
+        return str(value).encode()
+
+    def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
+        return "natural_language_domain", {}
+
+    def tfds_feature(self) -> tuple[str, dict[str, Any]]:
+        # A text of TFDS cannot be missing.
+        return ("tensor", {"dtype": "string"}) if self.optional and not self.variable else ("text", {})
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
@@ -195,6 +284,8 @@ class Label(Feature):
 
     _kind: ClassVar[Kind] = "int64"
     _first: ClassVar[tuple[str, ...]] = ("names", "count")
+    as_given = "int"
+    family = "integer"
 
     def __init__(
         self,
@@ -230,6 +321,18 @@ class Label(Feature):
     @property
     def dtype(self) -> np.dtype[Any]:
         return np.dtype("<i8")
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        return 0, self.count - 1
+
+    @property
+    def class_count(self) -> int:
+        return self.count
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        return self.names
 
     def declared(self) -> dict[str, Any]:
         """The fields that were given; the number of names says itself."""
@@ -282,6 +385,35 @@ class Label(Feature):
             raise Misfit(f"a class name, or an id from 0 to {self.count - 1}", value)
         return number
 
+    def changes_since(self, before: Feature) -> Changes:
+        if before.class_count is None:
+            yield from integer_changes(before, self)
+            return
+        if before.class_count != self.count:
+            yield before.class_count < self.count, f"{before.class_count} classes became {self.count}"
+        names = before.class_names
+        if names == self.names:
+            return
+        if names is None or self.names is None:
+            yield True, "classes were given names" if names is None else "classes lost their names"
+            return
+        for index, (old, new) in enumerate(zip(names, self.names, strict=False)):
+            if old != new:
+                yield False, f"class {index} was {old!r}, is {new!r}"
+                return
+
+    def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
+        return "int_domain", {"min": 0, "max": self.count - 1, "is_categorical": True}
+
+    def tfds_feature(self) -> tuple[str, dict[str, Any]]:
+        _refuse_holes(self)
+        return "classLabel", {"numClasses": str(self.count)}
+
+
+def _refuse_holes(feature: Feature) -> None:
+    if feature.optional:
+        raise Inexpressible("a value in every record: TFDS has no hole here", f"{feature!r}"[:60])
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tensor(Feature):
@@ -291,7 +423,7 @@ class Tensor(Feature):
     shape: Shape = ()
 
     _first: ClassVar[tuple[str, ...]] = ("dtype",)
-    _stored_as_list: ClassVar[bool] = False
+    storage: ClassVar[Storage] = "blob"
 
     def _check_own(self) -> None:
         self._set("dtype", checked_dtype(self.dtype, TENSORS, "Tensor", self.key))
@@ -300,6 +432,36 @@ class Tensor(Feature):
 
     def _fit(self, value: object) -> Any:
         return fitted(value, self.shape, False, lambda one: element(one, self.dtype))
+
+    def stored_default(self) -> list[tuple[Any, ...]]:
+        array = np.array(self.default, self.dtype)
+        return [(array.astype(self.dtype.newbyteorder("<")).tobytes(),)]
+
+    @classmethod
+    def default_from_json(cls, value: Any, members: Mapping[str, Any]) -> Any:
+        convert = _complex if members["dtype"] in ("complex64", "complex128") else json_number
+        return map_nested(value, json_depth(members), convert)
+
+    def changes_since(self, before: Feature) -> Changes:
+        if before.dtype != self.dtype:
+            yield False, f"raw bytes of {dtype_name(before.dtype)}, read as {dtype_name(self.dtype)}"
+
+    def tfds_feature(self) -> tuple[str, dict[str, Any]]:
+        _refuse_holes(self)
+        dtype = dtype_name(self.dtype)
+        if dtype in _NOT_RAW:
+            raise Inexpressible("a dtype that TensorFlow reads from raw bytes", dtype)
+        return "tensor", {"dtype": dtype, "encoding": "bytes"}
+
+
+def _complex(value: Any) -> Any:
+    parts = [json_number(part) for part in value] if isinstance(value, list) else []
+    if len(parts) == 2 and all(isinstance(part, (int, float)) for part in parts):
+        try:
+            return complex(*parts)
+        except OverflowError:
+            return value
+    return value
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -317,6 +479,7 @@ class Sparse(Feature):
     value_key: str | None = None
 
     _first: ClassVar[tuple[str, ...]] = ("dtype",)
+    storage: ClassVar[Storage] = "parallel"
 
     def _check_own(self) -> None:
         allowed = (*INTEGERS, *FLOATS)
@@ -333,6 +496,10 @@ class Sparse(Feature):
     @property
     def shape(self) -> Shape:
         return (self.size,)
+
+    @property
+    def sparse_size(self) -> int:
+        return self.size
 
     def record_keys(self, column: str) -> tuple[str, ...]:
         """The key of the indices, then the key of the values."""
@@ -358,6 +525,27 @@ class Sparse(Feature):
             raise Misfit(f"as many values as indices, the indices ascending from 0 to {self.size - 1}", value)
         return indices, values
 
+    def stored_default(self) -> list[tuple[Any, ...]]:
+        indices, values = self.default
+        if self.kind == "float":
+            return [tuple(indices), tuple([held(float(value), self.dtype) for value in values])]
+        return [tuple(indices), tuple([_signed(int(value)) for value in values])]
+
+    @classmethod
+    def default_from_json(cls, value: Any, members: Mapping[str, Any]) -> Any:
+        return map_nested(value, 2, json_number)
+
+    def shape_changes_since(self, before: Feature) -> Changes:
+        (old,) = before.shape
+        if old != self.size:
+            yield (old or 0) < self.size, f"size {old} became {self.size}"
+
+    def changes_since(self, before: Feature) -> Changes:
+        yield from dtype_changes(before.dtype, self.dtype, None)
+
+    def tfds_feature(self) -> tuple[str, dict[str, Any]]:
+        raise Inexpressible("a dense column, or two columns of indices and values", type(self).__name__)
+
 
 BOX_SIDES = ("xmin", "ymin", "xmax", "ymax")
 _MOST_CLASSES = 2**16  # what a 16-bit PNG can tell apart
@@ -369,7 +557,8 @@ _LOSSY = ("jpeg", "webp")
 class _Encoded(Feature):
     """An encoded picture in one byte string."""
 
-    _stored_as_list: ClassVar[bool] = False
+    storage: ClassVar[Storage] = "blob"
+    is_picture = True
 
     @property
     def shape(self) -> Shape:
@@ -384,6 +573,11 @@ class _Encoded(Feature):
         if not encoded:
             raise Misfit("the bytes of an encoded picture", value)
         return encoded
+
+    _json_value = staticmethod(json_octets)
+
+    def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
+        return "image_domain", {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -419,6 +613,19 @@ class Image(_Encoded):
         if self.channels is not None:
             self._set("channels", self._checked_whole("channels", self.channels, 1, 4))
 
+    def changes_since(self, before: Feature) -> Changes:
+        for name in ("format", "channels"):
+            old, new = getattr(before, name), getattr(self, name)
+            if old != new:
+                yield new is None, f"{name} {old!r} became {new!r}"
+
+    def tfds_feature(self) -> tuple[str, dict[str, Any]]:
+        _refuse_holes(self)
+        if self.format in ("gif", "webp"):
+            raise Inexpressible("JPEG, PNG or BMP, which TFDS decodes", f"format {self.format}")
+        encoding = {"encodingFormat": self.format} if self.format in ("jpeg", "png") else {}
+        return "image", {"shape": (None, None, self.channels or 3), "dtype": "uint8", **encoding}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Mask(_Encoded):
@@ -438,6 +645,23 @@ class Mask(_Encoded):
         if self.of is not None:
             checked_name(self.of, "the Image column that a Mask is `of`")
 
+    def changes_since(self, before: Feature) -> Changes:
+        assert isinstance(before, Mask)
+        if before.classes != self.classes:
+            yield before.classes < self.classes, f"{before.classes} classes became {self.classes}"
+        if before.ignore != self.ignore:
+            # A new ignore value is harmless only where it was no class; an old one must go on being ignored.
+            new = before.ignore is None and self.ignore is not None and self.ignore >= before.classes
+            yield new, f"ignore {before.ignore} became {self.ignore}"
+        elif before.ignore is not None and before.classes <= before.ignore < self.classes:
+            yield True, f"{before.ignore} is ignored although it is a class now"
+
+    def tfds_feature(self) -> tuple[str, dict[str, Any]]:
+        _refuse_holes(self)
+        dtype = "uint8" if self.classes <= 256 else "uint16"
+        picture = {"shape": (None, None, 1), "dtype": dtype, "encodingFormat": "png"}
+        return "mask", {**picture, "useColormap": True, "label": {"numClasses": str(self.classes)}}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Boxes(Feature):
@@ -447,6 +671,7 @@ class Boxes(Feature):
     """
 
     _kind: ClassVar[Kind] = "float"
+    storage: ClassVar[Storage] = "parallel"
 
     @property
     def shape(self) -> Shape:
@@ -466,3 +691,14 @@ class Boxes(Feature):
 
     def _fit(self, value: object) -> Any:
         return fitted(value, self.shape, False, lambda one: real(one, self.dtype, exact=False))
+
+    def stored_default(self) -> list[tuple[Any, ...]]:
+        sides = list(zip(*self.default, strict=True)) or [()] * 4
+        return [tuple([float(value) for value in side]) for side in sides]
+
+    @classmethod
+    def default_from_json(cls, value: Any, members: Mapping[str, Any]) -> Any:
+        return map_nested(value, 2, json_number)
+
+    def tfds_feature(self) -> tuple[str, dict[str, Any]]:
+        return "tensor", {"dtype": "float32"}

@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from rekord.arguments import is_unicode
 from rekord.errors import RekordError, located
-from rekord.schema.base import Feature, dtype_name
-from rekord.schema.features import (
-    Boxes,
-    Bytes,
-    Float32,
-    Image,
-    Int64,
-    Label,
-    Mask,
-    Payload,
-    Sparse,
-    Tensor,
-    Text,
-)
+from rekord.schema.base import FEATURE_TYPES, Feature, dtype_name
 from rekord.schema.messages import near_miss, refuse, shown
 
 VERSION = 1
-TYPES: dict[str, type[Feature]] = {
-    kind.__name__: kind
-    for kind in (Boxes, Bytes, Float32, Image, Int64, Label, Mask, Payload, Sparse, Tensor, Text)
-}
 _GROUPS = ("features", "context", "steps")
-_NO_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
 def document(groups: Mapping[str, Mapping[str, Feature]], evidence: Any) -> dict[str, Any]:
@@ -175,16 +156,16 @@ def _plain(value: Any) -> Any:
 def feature_from(members: Any, column: str) -> Feature:
     """The feature in a JSON object."""
     name = members.get("type") if isinstance(members, Mapping) else None
-    if not isinstance(name, str) or name not in TYPES:
-        meant = near_miss(name, TYPES) if isinstance(name, str) else None
+    if not isinstance(name, str) or name not in FEATURE_TYPES:
+        meant = near_miss(name, FEATURE_TYPES) if isinstance(name, str) else None
         raise refuse(
             "S117",
             f"column {shown(column)} has no type that is known",
-            expected='an object with a "type" among ' + ", ".join(TYPES),
+            expected='an object with a "type" among ' + ", ".join(sorted(FEATURE_TYPES)),
             found=shown(members if name is None else name),
             do=f'"type": "{meant}"' if meant else "name one of these types",
         )
-    kind = TYPES[name]
+    kind = FEATURE_TYPES[name]
     fields = {field.name: field for field in dataclasses.fields(kind)}
     _refuse_unknown(members, ("type", *fields), f"{name} {shown(column)}", column)
     missing = [
@@ -201,52 +182,11 @@ def feature_from(members: Any, column: str) -> Feature:
             do=f"add {missing[0]!r}",
         )
     given = {member: value for member, value in members.items() if member != "type"}
-    if "range" in given and kind is Float32 and isinstance(given["range"], list):
-        given["range"] = [_number(bound) for bound in given["range"]]
+    if "range" in given:
+        given["range"] = kind.range_from_json(given["range"])
     if "default" in given:
-        given["default"] = _default(given["default"], kind, given)
+        given["default"] = kind.default_from_json(given["default"], given)
     return kind(**given)
-
-
-def _default(value: Any, kind: type[Feature], given: Mapping[str, Any]) -> Any:
-    shape = given.get("shape", ())
-    depth = len(shape) if isinstance(shape, list) else 0
-    if kind in (Bytes, Image, Mask):
-        return _mapped(value, depth, _octets)
-    if kind is Tensor and given["dtype"] in ("complex64", "complex128"):
-        return _mapped(value, depth, _complex)
-    if kind in (Float32, Tensor, Boxes, Sparse):
-        return _mapped(value, 2 if kind in (Boxes, Sparse) else depth, _number)
-    return value
-
-
-def _mapped(value: Any, depth: int, convert: Callable[[Any], Any]) -> Any:
-    if depth == 0 or not isinstance(value, list):
-        return convert(value)
-    return [_mapped(part, depth - 1, convert) for part in value]
-
-
-def _number(value: Any) -> Any:
-    return _NO_FINITE.get(value, value) if isinstance(value, str) else value
-
-
-def _complex(value: Any) -> Any:
-    parts = [_number(part) for part in value] if isinstance(value, list) else []
-    if len(parts) == 2 and all(isinstance(part, (int, float)) for part in parts):
-        try:
-            return complex(*parts)
-        except OverflowError:
-            return value
-    return value
-
-
-def _octets(value: Any) -> Any:
-    if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
-        try:
-            return base64.b64decode(value["base64"], validate=True)
-        except (binascii.Error, ValueError):
-            return value
-    return value
 
 
 def _refuse_unknown(

@@ -56,6 +56,8 @@ def flat_row(row: Any, index: int, names: Sequence[str] | None) -> dict[str, Any
 
 def is_missing(value: object) -> bool:
     """Whether a value stands for none: None, or what pandas has for it."""
+    if isinstance(value, np.datetime64):
+        return bool(np.isnat(value))
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
@@ -120,7 +122,8 @@ def _spread(columns: dict[str, Any]) -> dict[str, Any]:
     """Columns of mappings as a column for each of their names."""
     flat: dict[str, Any] = {}
     for name, values in columns.items():
-        if isinstance(values, np.ndarray) or not any(isinstance(value, Mapping) for value in values):
+        whole = isinstance(values, np.ndarray) or hasattr(values, "to_numpy")
+        if whole or not any(isinstance(value, Mapping) for value in values):
             spread = {name: values}
         else:
             rows = [
@@ -236,7 +239,11 @@ def _from_arrow(table: Any) -> dict[str, Any]:
                 found=shown(table.column_names),
                 do="rename one: table.rename_columns([...])",
             )
-        values = table.column(place).to_pylist()
+        column = table.column(place)
+        if str(field.type).startswith("timestamp["):
+            columns[field.name] = column  # as Python values, nanoseconds would be lost
+            continue
+        values = column.to_pylist()
         convert = _arrow_converter(field.type)
         columns[field.name] = (
             values if convert is None else [None if value is None else convert(value) for value in values]

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, overload
 from rekord.errors import error, located
 from rekord.location import Location
 from rekord.schema import json_form
-from rekord.schema.base import Feature, checked_name
+from rekord.schema.base import Feature, checked_name, of_type
 from rekord.schema.features import Image, Mask, Payload
 from rekord.schema.messages import near_miss, refuse, shown
 
@@ -69,9 +69,9 @@ def _check_keys(columns: Mapping[str, Feature]) -> None:
 
 
 def _check_masks(columns: Mapping[str, Feature]) -> None:
-    images = [name for name, feature in columns.items() if isinstance(feature, Image)]
-    for name, mask in columns.items():
-        if not isinstance(mask, Mask) or mask.of in images:
+    images = list(of_type(columns, Image))
+    for name, mask in of_type(columns, Mask).items():
+        if mask.of in images:
             continue
         if mask.of is not None:
             meant = near_miss(mask.of, images)
@@ -120,8 +120,8 @@ def check_groups(context: Mapping[str, Feature], steps: Mapping[str, Feature]) -
 
 def _check_payload(context: Mapping[str, Feature], steps: Mapping[str, Feature]) -> None:
     """A column that is the whole payload leaves nothing for others."""
-    columns = [*context.items(), *steps.items()]
-    name = next((name for name, feature in columns if isinstance(feature, Payload)), None)
+    columns = {**context, **steps}
+    name = next(iter(of_type(columns, Payload)), None)
     if name is not None and (steps or len(columns) > 1):
         raise refuse(
             "S144",
@@ -194,7 +194,7 @@ class Schema:
         """What records are: `example`, `sequence`, or `bytes` where they are taken as they are (`Payload()`)."""
         if self.is_sequence:
             return "sequence"
-        whole = len(self.context) == 1 and isinstance(next(iter(self.context.values())), Payload)
+        whole = len(self.context) == 1 and bool(of_type(self.context, Payload))
         return "bytes" if whole else "example"
 
     @property

@@ -18,7 +18,7 @@ from rekord import _core
 from rekord.arguments import invalid, is_unicode, name_list
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Float32, Int64, Schema, Tensor, Text
+from rekord.schema import Feature, Float32, Int64, Schema, Tensor, Text
 from rekord.schema.column_evidence import float32_loses
 from rekord.schema.json_form import feature_members
 from rekord.schema.messages import near_miss, shown
@@ -385,11 +385,9 @@ def _form(counts: tuple[int, ...]) -> Form:
 
 
 def _form_of(feature: Feature) -> Form:
-    if isinstance(feature, Int64):
+    if feature.as_given == "int":
         return "truth" if feature.dtype == np.bool_ else "whole"
-    if isinstance(feature, Float32):
-        return "real"
-    return "bytes" if isinstance(feature, Bytes) else "text"
+    return {"float": "real", "bytes": "bytes"}.get(feature.as_given or "", "text")  # type: ignore[return-value]
 
 
 def _has_missing(counts: tuple[int, ...], form: Form) -> bool:
@@ -779,12 +777,12 @@ def _types(columns: object) -> tuple[tuple[str, Feature], ...]:
     if not isinstance(columns, Mapping):
         return ()
     for name, feature in columns.items():
-        fits = isinstance(feature, (Int64, Float32, Text, Bytes)) and feature.shape == ()
+        fits = isinstance(feature, Feature) and feature.reads_text and feature.shape == ()
         if not isinstance(name, str) or not fits:
             raise error(
                 "U605",
                 f"`columns` declares {shown(name)} as {shown(feature)}",
-                expected="one of rk.Int64(), rk.Float32(), rk.Text(), rk.Bytes(), each of one value",
+                expected="one of rk.Int64(), rk.Float32(), rk.Text(), rk.Bytes(), rk.Timestamp(), each of one value",
                 found=shown(feature),
                 do='columns={"zip": rk.Text()}',
             )

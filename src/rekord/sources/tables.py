@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from rekord.codec.decode import assemble, new_batch
 from rekord.codec.plan import compile_plan
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Schema, Sparse, Tensor, Text
+from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor, Text, Timestamp
 from rekord.schema.column_evidence import float32_loses
 from rekord.schema.messages import near_miss, shown
 from rekord.sources.base import Listing, SourceFile
@@ -112,7 +113,7 @@ def without_merging(columns: Sequence[TableColumn], batch: Any) -> tuple[TableCo
     out = []
     for column in columns:
         if (
-            isinstance(column.feature, Float32)
+            column.feature.as_given == "float"
             and not column.feature.shape
             and column.path[0] in batch.schema.names
         ):
@@ -128,7 +129,7 @@ def has_doubles(columns: Sequence[TableColumn], schema: Any) -> list[str]:
     names = {
         column.path[0]
         for column in columns
-        if isinstance(column.feature, Float32) and not column.feature.shape
+        if column.feature.as_given == "float" and not column.feature.shape
     }
     return [name for name in schema.names if name in names and "double" in str(schema.field(name).type)]
 
@@ -223,7 +224,7 @@ def _feature(name: str, kind: Any, path: str | None) -> tuple[Feature, Any]:
         "X525",
         f"`{name[:60]}` is of the type {str(kind)[:60]}",
         location=Location(path=path, feature=name[:60]),
-        expected="numbers, bools, texts, bytes, or lists of them with one dimension that varies at most",
+        expected="numbers, bools, texts, bytes, timestamps, or lists of them with one dimension that varies at most",
         found=str(kind)[:60],
         do="cast the column to numbers or text where the table is made, or leave it out: columns=[...]",
     )
@@ -250,6 +251,8 @@ def _list_shape(kind: Any) -> tuple[tuple[int | None, ...], Any]:
 def _number(kind: Any, shape: tuple[int | None, ...]) -> Feature:
     import pyarrow as pa
 
+    if pa.types.is_timestamp(kind):
+        return Timestamp(kind.unit, shape, tz=kind.tz)
     if pa.types.is_floating(kind):
         return Float32(shape=shape, dtype="float16" if str(kind) == "halffloat" else "float32")
     return Int64(shape=shape, dtype=str(kind))
@@ -258,7 +261,8 @@ def _number(kind: Any, shape: tuple[int | None, ...]) -> Feature:
 def _is_number(kind: Any) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return bool(number or pa.types.is_timestamp(kind))
 
 
 def _is_list_view(kind: Any) -> bool:
@@ -334,7 +338,7 @@ def exported_schema(arrow: Any, keep: Iterable[str] | None = None) -> Schema | N
             return None
         plan = compile_plan(schema)
         columns = assemble(plan, new_batch(plan, _core.Pool(0)).take(), 0)
-        forms = {name: _form(column_to_arrow(column).type) for name, column in columns.items()}
+        forms = {name: _form(column_to_arrow(column, schema[name]).type) for name, column in columns.items()}
         if any(_form(arrow.field(name).type) != form for name, form in forms.items()):
             return None
         return schema if keep is None else _part(schema, tuple(keep))
@@ -353,7 +357,7 @@ def restored(batch: Any, schema: Schema) -> dict[str, Any]:
     """The columns of a table as records are encoded from them."""
     columns: dict[str, Any] = {}
     for name, feature in schema.context.items():
-        columns[name] = _restored(batch.column(name), feature)
+        columns[name] = restored_column(feature, batch.column(name))
     for name, feature in schema.steps.items():
         columns[name] = _steps(batch.column(name), feature)
     return columns
@@ -361,7 +365,7 @@ def restored(batch: Any, schema: Schema) -> dict[str, Any]:
 
 def _steps(array: Any, feature: Feature) -> list[Any]:
     """The steps of each row, None where it has none at all."""
-    inner = _restored(array.flatten(), feature)
+    inner = restored_column(feature, array.flatten())
     values = inner.to_pylist() if hasattr(inner, "to_pylist") else list(inner)
     rows: list[Any] = []
     begin = 0
@@ -394,27 +398,37 @@ def _form(kind: Any) -> Any:
     if pa.types.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
         return levels, tuple((field.name, _form(field.type)) for field in fields)
-    return levels, str(kind).removeprefix("large_")
+    # Parquet has no seconds: a column of them comes back in milliseconds.
+    name = f"timestamp[{kind.tz}]" if pa.types.is_timestamp(kind) else str(kind)
+    return levels, name.removeprefix("large_")
 
 
-def _restored(array: Any, feature: Feature) -> Any:
-    import pyarrow as pa
-
-    if isinstance(feature, Sparse) and pa.types.is_struct(array.type) and not array.null_count:
-        indices, values = [array.field(name) for name in ("indices", "values")]
-        if not any(part.null_count or part.flatten().null_count for part in (indices, values)):
-            return SparseColumn(_ragged(indices), _ragged(values), feature.size)
-    if isinstance(feature, Sparse):
-        rows = array.to_pylist()
-        return [None if row is None else (row["indices"], row["values"]) for row in rows]
-    if isinstance(feature, Tensor) and isinstance(feature.dtype, str):
-        return array.to_pylist()  # bfloat16, without NumPy's help
-    listed = isinstance(feature, (Int64, Float32, Label)) and feature.shape
-    if isinstance(feature, Tensor) or (listed and not getattr(feature, "partitions", ())):
+@singledispatch
+def restored_column(feature: Feature, array: Any) -> Any:
+    """A column of an exported table, as the encoder takes it."""
+    listed = feature.kind != "bytes" and feature.storage == "list" and feature.shape
+    if listed and len(feature.record_keys("x")) == 1:
         return _numbers(array, feature)
     if feature.shape == () or feature.shape == (None,):
         return array  # strings and single numbers: the encoder takes them from Arrow as they lie
     return _rows(array, feature)
+
+
+@restored_column.register(Sparse)
+def _(feature: Sparse, array: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_struct(array.type) and not array.null_count:
+        indices, values = [array.field(name) for name in ("indices", "values")]
+        if not any(part.null_count or part.flatten().null_count for part in (indices, values)):
+            return SparseColumn(_ragged(indices), _ragged(values), feature.size)
+    return [None if row is None else (row["indices"], row["values"]) for row in array.to_pylist()]
+
+
+@restored_column.register(Tensor)
+def _(feature: Tensor, array: Any) -> Any:
+    # bfloat16 without NumPy's help is a list of numbers.
+    return array.to_pylist() if isinstance(feature.dtype, str) else _numbers(array, feature)
 
 
 def _rows(array: Any, feature: Feature) -> list[Any]:

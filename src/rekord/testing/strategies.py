@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import singledispatch
 from operator import add
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from hypothesis.strategies import SearchStrategy
 from rekord.schema.base import ABSENT, INTEGERS, TENSORS, Feature, dtype_name, integer_bounds
 from rekord.schema.features import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text
 from rekord.schema.schema import Schema
+from rekord.schema.timestamp import TICKS_PER_SECOND, Timestamp
 from rekord.testing import wire
 from rekord.testing.wire import (
     I32,
@@ -181,12 +183,41 @@ def _images(draw: st.DrawFn) -> Feature:
     return Image(format=kind, quality=quality, channels=channels, **given)
 
 
+@st.composite
+def _timestamps(draw: st.DrawFn) -> Feature:
+    unit: Any = draw(st.sampled_from(list(TICKS_PER_SECOND)))
+    zone = draw(st.sampled_from([None, "UTC", "Europe/Berlin"]))
+    first, last = np.datetime64(0, "s"), np.datetime64(2**33, "s")
+    limits = draw(st.sampled_from([None, (first, None), (first, last)]))
+    shape = draw(shapes())
+    # What no unit loses: whole seconds, in the years that nanoseconds reach.
+    one = st.integers(0, 7_000_000_000).map(lambda seconds: np.datetime64(seconds, "s"))
+    return Timestamp(unit, shape, tz=zone, range=limits, **draw(_presence(values(shape, one))))
+
+
+def _boxes() -> st.SearchStrategy[Feature]:
+    one = values((None, 4), st.sampled_from([0.0, 0.5, 0.1]))
+    return _presence(one).map(lambda given: Boxes(**given))
+
+
+FEATURES: dict[type[Feature], Callable[[], st.SearchStrategy[Feature]]] = {
+    Int64: _int64s,
+    Float32: _float32s,
+    Text: _strings,
+    Label: _labels,
+    Tensor: _tensors,
+    Sparse: _sparses,
+    Bytes: _ragged,
+    Image: _images,
+    Boxes: _boxes,
+    Timestamp: _timestamps,
+}
+"""Features of each type; a new type adds its own."""
+
+
 def features() -> st.SearchStrategy[Feature]:
     """Features of every type that can stand alone: all but Mask, which needs an Image beside it."""
-    boxes = _presence(values((None, 4), st.sampled_from([0.0, 0.5, 0.1]))).map(lambda given: Boxes(**given))
-    return st.one_of(
-        _int64s(), _float32s(), _strings(), _labels(), _tensors(), _sparses(), _ragged(), _images(), boxes
-    )
+    return st.one_of([make() for make in FEATURES.values()])
 
 
 @st.composite
@@ -200,9 +231,10 @@ def _columns(draw: st.DrawFn, taken: frozenset[str], *, defaults: bool) -> dict[
             feature = _with(feature, default=ABSENT)
         # Every record key begins with its column's number, so that no two columns meet on one.
         stem = f"{len(found)}:{name}"
-        if isinstance(feature, (Int64, Float32, Bytes, Text)) and feature.partitions:
-            feature = replace(feature, partitions=tuple([f"{stem}/{key}" for key in feature.partitions]))
-        needs_key = isinstance(feature, (Boxes, Sparse)) or name[:1].isdigit() or draw(st.booleans())
+        partitions = getattr(feature, "partitions", ())
+        if partitions:
+            feature = _with(feature, partitions=tuple([f"{stem}/{key}" for key in partitions]))
+        needs_key = feature.storage == "parallel" or name[:1].isdigit() or draw(st.booleans())
         found[name] = _with(feature, key=stem) if needs_key else feature
     images = [name for name, feature in found.items() if isinstance(feature, Image)]
     if images and "mask" not in (*found, *taken) and draw(st.booleans()):
@@ -264,29 +296,41 @@ def _with_holes(row: Mapping[str, Any], keep: bool) -> dict[str, Any]:
     return {name: value for name, value in row.items() if keep or value is not None}
 
 
+@singledispatch
 def one_value(feature: Feature) -> st.SearchStrategy[Any]:
     """A value that is there."""
-    match feature:
-        case Tensor():
-            return values(feature.shape, _element(feature.dtype)).map(
-                lambda nested: _as_array(nested, feature)
-            )
-        case Sparse():
-            places = st.lists(st.integers(0, feature.size - 1), max_size=3, unique=True)
-            return places.flatmap(
-                lambda found: st.tuples(
-                    st.just(found), st.lists(_number(feature), min_size=len(found), max_size=len(found))
-                )
-            )
-        case Boxes():
-            return values((None, 4), _float32())
-        case Image():
-            return st.sampled_from([_IMAGES[feature.format]] if feature.format else list(_IMAGES.values()))
-        case Mask():
-            ids = st.integers(0, feature.classes - 1)
-            pixels = st.lists(ids, min_size=4, max_size=4)
-            return pixels.map(lambda four: np.array(four).reshape(2, 2))
-    return nested_values(feature.shape, _number(feature), ragged=bool(getattr(feature, "partitions", ())))
+    ragged = len(feature.record_keys("x")) > 1
+    return nested_values(feature.shape, one_element(feature), ragged=ragged)
+
+
+@one_value.register(Tensor)
+def _(feature: Tensor) -> st.SearchStrategy[Any]:
+    return values(feature.shape, _element(feature.dtype)).map(lambda nested: _as_array(nested, feature))
+
+
+@one_value.register(Sparse)
+def _(feature: Sparse) -> st.SearchStrategy[Any]:
+    places = st.lists(st.integers(0, feature.size - 1), max_size=3, unique=True)
+    one = one_element(feature)
+    return places.flatmap(
+        lambda found: st.tuples(st.just(found), st.lists(one, min_size=len(found), max_size=len(found)))
+    )
+
+
+@one_value.register(Boxes)
+def _(feature: Boxes) -> st.SearchStrategy[Any]:
+    return values((None, 4), _float32())
+
+
+@one_value.register(Image)
+def _(feature: Image) -> st.SearchStrategy[Any]:
+    return st.sampled_from([_IMAGES[feature.format]] if feature.format else list(_IMAGES.values()))
+
+
+@one_value.register(Mask)
+def _(feature: Mask) -> st.SearchStrategy[Any]:
+    pixels = st.lists(st.integers(0, feature.classes - 1), min_size=4, max_size=4)
+    return pixels.map(lambda four: np.array(four).reshape(2, 2))
 
 
 def nested_values(
@@ -302,23 +346,33 @@ def nested_values(
     return st.lists(inner, max_size=3) if size is None else st.lists(inner, min_size=size, max_size=size)
 
 
-def _number(feature: Feature) -> st.SearchStrategy[Any]:
-    match feature:
-        case Label():
-            ids = st.integers(0, feature.count - 1)
-            return ids if feature.names is None else st.one_of(ids, st.sampled_from(feature.names))
-        case Text():
-            return texts()
-        case Int64() | Sparse() if feature.kind == "int64":
-            low, high = integer_bounds(feature.dtype)
-            limits = getattr(feature, "range", None) or (low, high)
-            return st.integers(max(low, limits[0]), min(high, limits[1]))
-        case Float32() | Sparse():
-            limits = getattr(feature, "range", None)
-            if limits is not None:
-                return st.sampled_from([end for end in limits if abs(end) != float("inf")])
-            return _float32() if dtype_name(feature.dtype) == "float32" else _quarters()
-    return st.binary(max_size=4)
+@singledispatch
+def one_element(feature: Feature) -> st.SearchStrategy[Any]:
+    """One element of a value that is a list."""
+    limits = feature.limits
+    if feature.kind == "int64":
+        low, high = integer_bounds(feature.dtype)
+        least, most = limits or (low, high)
+        return st.integers(max(low, least), min(high, most))
+    if feature.kind == "float":
+        if limits is not None:
+            return st.sampled_from([end for end in limits if abs(end) != float("inf")])
+        return _float32() if dtype_name(feature.dtype) == "float32" else _quarters()
+    return texts() if feature.is_text else st.binary(max_size=4)
+
+
+@one_element.register(Label)
+def _(feature: Label) -> st.SearchStrategy[Any]:
+    ids = st.integers(0, feature.count - 1)
+    return ids if feature.names is None else st.one_of(ids, st.sampled_from(feature.names))
+
+
+@one_element.register(Timestamp)
+def _(feature: Timestamp) -> st.SearchStrategy[Any]:
+    # Parquet has no seconds, and in milliseconds the last of them would be too many.
+    most = 2**53 if feature.unit == "s" else 2**63 - 1
+    low, high = feature.limits or (-most, most)
+    return st.integers(low, min(high, most)).map(lambda tick: np.datetime64(tick, feature.unit))
 
 
 def _float32() -> st.SearchStrategy[float]:

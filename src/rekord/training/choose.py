@@ -16,7 +16,7 @@ from rekord.dataset.read_transforms import refuse_changed
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Label, Mask, Schema, Tensor, Text
+from rekord.schema import Boxes, Bytes, Feature, Image, Mask, Schema, of_type
 from rekord.schema.messages import shown
 from rekord.training.task import (
     TOKEN_COMPANIONS,
@@ -35,6 +35,7 @@ from rekord.training.task import (
     is_mask_like,
     last_part,
     survey,
+    target_kind,
     tells,
     valid_rows,
 )
@@ -51,13 +52,13 @@ def target_of(schema: Schema, label: str | None) -> tuple[Kind, str]:
     """What is learned, and from which column: the one that is named, or the only one that can be meant."""
     if label is not None:
         feature = schema[label]
-        kind = None if label in schema.steps else _kind(feature)
+        kind = None if label in schema.steps else target_kind(feature)
         if kind is None:
             raise _no_target(schema, label, feature)
         return kind, label
     context = schema.context
-    masks = [name for name, feature in context.items() if isinstance(feature, Mask)]
-    labels = [name for name, feature in context.items() if isinstance(feature, Label) and not feature.shape]
+    masks = list(of_type(context, Mask))
+    labels = [name for name, one in context.items() if one.class_count is not None and not one.shape]
     called = [name for name, feature in context.items() if _is_called_so(name, feature)]
     for kind, found in (("segmentation", masks), ("classification", labels), (None, called)):
         if len(found) > 1:
@@ -68,8 +69,8 @@ def target_of(schema: Schema, label: str | None) -> tuple[Kind, str]:
                 do=f"rekord train PATH --label {found[0]}, or another of them",
             )
         if found:
-            return kind or _kind(schema[found[0]]) or "classification", found[0]
-    if any(isinstance(feature, Boxes) for feature in schema.values()):
+            return kind or target_kind(schema[found[0]]) or "classification", found[0]
+    if of_type(schema.features, Boxes):
         raise no_baseline(
             "there is no baseline for boxes",
             expected="one class, one number or a mask for each record",
@@ -102,10 +103,10 @@ def classes_of(split: Split, kind: Kind, target: str) -> tuple[tuple[str, ...], 
         _check_numbers(split, target)
         return (), None
     coded = _coded(split, target)
-    if isinstance(feature, Label):
-        _check_count(target, feature.count, len(split))
+    if feature.class_count is not None:
+        _check_count(target, feature.class_count, len(split))
         _check_several(target, coded, len(split))
-        return feature.names or _numbered(feature.count), None
+        return feature.class_names or _numbered(feature.class_count), None
     _check_several(target, coded, len(split))
     _check_count(target, len(coded.classes), len(split), feature=feature)
     return tuple([_name(value) for value in coded.classes]), coded.classes
@@ -114,7 +115,7 @@ def classes_of(split: Split, kind: Kind, target: str) -> tuple[tuple[str, ...], 
 def check_target(split: Split, task: Task) -> None:
     """Refuse a split, such as the one for validation, that has targets which the task does not know."""
     feature = split.schema[task.target]
-    if isinstance(feature, Mask):
+    if task.kind == "segmentation":
         _check_present(split, task.target, feature)
     elif task.kind == "regression":
         _check_numbers(split, task.target, constant=True)
@@ -151,23 +152,9 @@ def no_class(task: Task, what: str, expected: str, found: str) -> RekordError:
     return _unlearnable(what, task.target, expected=expected, found=found)
 
 
-def _kind(feature: Feature) -> Kind | None:
-    """What kind of task it is to learn a column; None where there is no model for it."""
-    if isinstance(feature, Mask):
-        return "segmentation"
-    if isinstance(feature, (Boxes, Image)) or feature.shape != ():
-        return None
-    if isinstance(feature, (Label, Int64, Text, Bytes)):
-        return "classification"
-    is_float = (
-        isinstance(feature, Tensor) and feature.dtype.kind not in "biuc"
-    )  # bfloat16 has a kind of its own
-    return "regression" if is_float or isinstance(feature, Float32) else None
-
-
 def _is_called_so(name: str, feature: Feature) -> bool:
     names = {part.rpartition("/")[2].casefold() for part in (name, feature.key or name)}
-    return _kind(feature) in ("classification", "regression") and not names.isdisjoint(_NAMES)
+    return target_kind(feature) in ("classification", "regression") and not names.isdisjoint(_NAMES)
 
 
 def _no_target(schema: Schema, label: str, feature: Feature) -> RekordError:
@@ -177,7 +164,7 @@ def _no_target(schema: Schema, label: str, feature: Feature) -> RekordError:
         what = f"`{label}` has a value for each step, and one a record is learned"
     else:
         what = f"`{label}` is nothing that a baseline learns"
-    others = [name for name in schema.context if name != label and _kind(schema[name]) is not None]
+    others = [name for name in schema.context if name != label and target_kind(schema[name]) is not None]
     return no_baseline(
         what,
         feature=label,
@@ -192,9 +179,9 @@ def _no_target(schema: Schema, label: str, feature: Feature) -> RekordError:
 def _declared(schema: Schema, name: str) -> str:
     feature = schema[name]
     kind = f"{type(feature).__name__}"
-    if isinstance(feature, Tensor):
+    if feature.storage == "blob" and feature.dtype is not None:
         kind += f" {feature.dtype.name}"
-    if feature.shape and not isinstance(feature, Boxes):
+    if feature.shape and feature.storage != "parallel":
         kind += f" {feature.shape}"
     return f"{kind} in each step" if name in schema.steps else kind
 
@@ -240,7 +227,7 @@ def _check_count(target: str, count: int, records: int, *, feature: Feature | No
             found="one",
             do="--label KEY",
         )
-    is_number = isinstance(feature, Int64)
+    is_number = feature is not None and feature.as_given == "int"
     hardly_twice = feature is not None and count > 2 and 2 * count > records
     if count <= MOST_CLASSES and not hardly_twice:
         return
@@ -452,7 +439,7 @@ class _Choice:
         images = [name for name, form in forms.items() if form == "image"]
         if not images:
             return forms
-        chosen = next((name for name in images if isinstance(self._schema[name], Image)), images[0])
+        chosen = next((name for name in images if self._schema[name].is_picture), images[0])
         if self._named is None:
             for name in forms:
                 if name != chosen:
@@ -516,7 +503,7 @@ class _Choice:
         return ("; ".join(some) or "no other column") + (f"; and {more:,} more" if more > 0 else "")
 
     def _is_bytes(self, name: str) -> bool:
-        return isinstance(self._schema[name], Bytes)
+        return self._schema[name].as_given == "bytes"
 
     def _is_single(self, name: str) -> bool:
         return name in self._schema.context and self._schema[name].shape == ()
@@ -528,9 +515,7 @@ def _target(split: Split, label: str | None) -> tuple[Kind, str]:
     try:
         kind, target = target_of(schema, label)
     except RekordError as failure:
-        stored = [
-            name for name, one in schema.context.items() if isinstance(one, Bytes) and is_mask_like(name)
-        ]
+        stored = [name for name in of_type(schema.context, Bytes) if is_mask_like(name)]
         if failure.code != "U608" or label is not None or not stored:
             raise
         batch = first_batch(split, stored)
@@ -538,7 +523,9 @@ def _target(split: Split, label: str | None) -> tuple[Kind, str]:
         if undeclared is None:
             raise
         raise _not_declared(schema, undeclared) from None
-    if isinstance(schema[target], Bytes) and _are_pictures(_values(first_batch(split, [target]).get(target))):
+    if schema[target].as_given == "bytes" and _are_pictures(
+        _values(first_batch(split, [target]).get(target))
+    ):
         raise _not_declared(schema, target)
     return kind, target
 
@@ -560,8 +547,7 @@ def _image_of_mask(
     schema: Schema, target: str, mask: Mask, named: tuple[str, ...] | None
 ) -> tuple[tuple[Input, ...], dict[str, str]]:
     """The image that a mask belongs to: a schema has exactly one for each."""
-    images = [name for name, feature in schema.context.items() if isinstance(feature, Image)]
-    image = mask.of or images[0]
+    image = mask.of or next(iter(of_type(schema.context, Image)))
     if named is not None and named != (image,):
         raise no_baseline(
             f"`{target}` is a mask, which is learned from its image alone",

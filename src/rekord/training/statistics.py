@@ -14,7 +14,7 @@ from rekord.arguments import height_and_width
 from rekord.codec.columns import Strings
 from rekord.dataset.split import Split
 from rekord.errors import error
-from rekord.schema import Feature, Image, Label, Sparse
+from rekord.schema import Feature
 from rekord.training.inputs import (
     LEAST_SIDE,
     MOST_IDS,
@@ -290,8 +290,8 @@ def _learners(split: Split, task: Task, size: Size | None) -> dict[str, Part | _
 
 
 def _ids(feature: Feature, column: str, form: str) -> Part | _Learner:
-    if isinstance(feature, Label):
-        return Category(column, None, min(feature.count, MOST_IDS))
+    if feature.class_count is not None:
+        return Category(column, None, min(feature.class_count, MOST_IDS))
     made: dict[str, Callable[[str], _Learner]] = {
         "category": _Categories,
         "text": _Vocabulary,
@@ -305,9 +305,8 @@ def _image(split: Split, task: Task, column: str, size: Size | None) -> Part | _
     if feature.dtype is None:
         seen = _picture_size(split, column)
         height, width = _size(task, seen, size)
-        is_image = isinstance(feature, Image)
-        channels = (feature.channels if isinstance(feature, Image) else None) or 3
-        return Picture(column, height, width, channels, is_stored=not is_image)
+        channels = getattr(feature, "channels", None) or 3
+        return Picture(column, height, width, channels, is_stored=not feature.is_picture)
     shape = [length or 1 for length in feature.shape]
     height, width = _size(task, (shape[0], shape[1]), size)
     image = Pixels(column, height, width, shape[2] if len(shape) > 2 else 1, 1.0)
@@ -347,6 +346,4 @@ def _usual_length(lengths: list[Array]) -> int:
 
 def _values_of(feature: Feature) -> int:
     """How many numbers a record has in a column, about."""
-    if isinstance(feature, Sparse):
-        return feature.size
     return max(1, math.prod([size or MOST_LENGTH for size in feature.shape]))

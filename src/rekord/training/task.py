@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -27,6 +27,7 @@ from rekord.schema import (
     Sparse,
     Tensor,
     Text,
+    of_type,
 )
 
 Kind: TypeAlias = Literal["classification", "segmentation", "regression"]
@@ -274,24 +275,66 @@ class Unfit(str):
 def form_of(schema: Schema, column: str) -> Taken | Unfit:
     """The form in which a column could be taken, or why it cannot."""
     feature = schema[column]
-    if column in schema.steps:
-        if isinstance(feature, Int64) and feature.shape == () and feature.dtype.kind != "b":
-            return "tokens"
-        return Unfit("of steps, only those that hold one whole number each are taken")
-    if isinstance(feature, Image):
-        return "image"
-    if isinstance(feature, Mask):
-        return Unfit(f"a mask: --label {column} learns it")
-    if isinstance(feature, Boxes):
-        return Unfit("boxes: no baseline takes them")
-    if isinstance(feature, Label):
-        return "category" if feature.shape == () else Unfit("several classes a record")
-    if isinstance(feature, (Text, Bytes)):
-        return "string" if feature.shape == () else Unfit("a list of strings")
-    if isinstance(feature, Sparse):
-        return "numbers" if feature.size <= MOST_VALUES else _too_many(feature.size)
-    assert isinstance(feature, (Int64, Float32, Tensor))
-    return _form_of_numbers(column, feature)
+    if column not in schema.steps:
+        return input_form(feature, column)
+    if _is_whole(feature) and feature.shape == ():
+        return "tokens"
+    return Unfit("of steps, only those that hold one whole number each are taken")
+
+
+@singledispatch
+def input_form(feature: Feature, column: str) -> Taken | Unfit:
+    """How a baseline takes a column of a feature type, or why it does not."""
+    return Unfit(f"{type(feature).__name__}: no baseline takes it")
+
+
+input_form.register(Image, lambda feature, column: "image")
+input_form.register(Mask, lambda feature, column: Unfit(f"a mask: --label {column} learns it"))
+input_form.register(Boxes, lambda feature, column: Unfit("boxes: no baseline takes them"))
+
+
+@input_form.register(Label)
+def _(feature: Label, column: str) -> Taken | Unfit:
+    return "category" if feature.shape == () else Unfit("several classes a record")
+
+
+@input_form.register(Text)
+@input_form.register(Bytes)
+def _(feature: Feature, column: str) -> Taken | Unfit:
+    return "string" if feature.shape == () else Unfit("a list of strings")
+
+
+@input_form.register(Sparse)
+def _(feature: Sparse, column: str) -> Taken | Unfit:
+    return "numbers" if feature.size <= MOST_VALUES else _too_many(feature.size)
+
+
+@singledispatch
+def target_kind(feature: Feature) -> Kind | None:
+    """What kind of task it is to learn a column of a feature type; None where there is no model for it."""
+    if feature.shape != ():
+        return None
+    return {
+        "int": "classification",
+        "float": "regression",
+        "str": "classification",
+        "bytes": "classification",
+    }.get(feature.as_given or "")  # type: ignore[return-value]
+
+
+target_kind.register(Mask, lambda feature: "segmentation")
+
+
+@target_kind.register(Tensor)
+def _(feature: Tensor) -> Kind | None:
+    # bfloat16 has a kind of its own.
+    return "regression" if feature.shape == () and feature.dtype.kind not in "biuc" else None
+
+
+def _is_whole(feature: Feature) -> bool:
+    """Whether values are whole numbers that stand for themselves."""
+    is_int = feature.as_given == "int" and feature.class_count is None
+    return is_int and bool(feature.dtype.kind != "b")
 
 
 def describes(schema: Schema, column: str, target: str) -> str | None:
@@ -299,12 +342,12 @@ def describes(schema: Schema, column: str, target: str) -> str | None:
     feature = schema[column]
     key = feature.key or column
     names = {column.casefold(), last_part(column), last_part(key)}
-    is_string = isinstance(feature, (Text, Bytes)) and not isinstance(schema[target], Mask)
-    if is_string and _names_the_class(schema, column, target):
+    is_string = feature.as_given in ("str", "bytes")
+    if is_string and not schema[target].is_picture and _names_the_class(schema, column, target):
         return f"says the class in words, and would give `{target}` away"
-    if not names.isdisjoint(_FILES) and isinstance(feature, (Text, Bytes)) and feature.shape == ():
+    if not names.isdisjoint(_FILES) and is_string and feature.shape == ():
         return "says where the record came from"
-    has_image = any(isinstance(one, Image) for one in schema.values())
+    has_image = bool(of_type(schema.features, Image))
     if not names.isdisjoint(_DESCRIBES) and (has_image or key.startswith("image/")):
         return "says how the image is stored"
     return None
@@ -340,11 +383,14 @@ def _names_the_class(schema: Schema, column: str, target: str) -> bool:
     return last_part(folder) in _CLASSES and folder in (target_key.rpartition("/")[0], target_key)
 
 
-def _form_of_numbers(column: str, feature: Feature) -> Form | Unfit:
+@input_form.register(Int64)
+@input_form.register(Float32)
+@input_form.register(Tensor)
+def _form_of_numbers(feature: Feature, column: str) -> Form | Unfit:
     shape, dtype = feature.shape, feature.dtype
     if dtype.kind == "c":
         return Unfit("complex numbers")
-    is_whole = isinstance(feature, Int64) and dtype.kind != "b"
+    is_whole = _is_whole(feature)
     if None in shape:
         if is_whole and shape == (None,):
             return "tokens"

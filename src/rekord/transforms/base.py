@@ -15,7 +15,7 @@ from rekord.codec.columns import Array
 from rekord.codec.numbers import NumberRule, stored_numbers
 from rekord.codec.values import Unfit, stored_string, stored_strings
 from rekord.errors import RekordError, error
-from rekord.schema import Bytes, Feature, Schema, Text
+from rekord.schema import Feature, Schema
 from rekord.schema.base import dtype_name
 from rekord.schema.messages import refuse
 
@@ -303,7 +303,7 @@ class Texts:
             return None
         try:
             strings = stored_strings(value, self.feature, self.feature.shape)
-            if isinstance(self.feature, Bytes):
+            if not self.feature.is_text:
                 strings = [stored_string(one, text=True, at=i) for i, one in enumerate(strings)]
         except Unfit as unfit:
             raise unfit.told(self.column) from unfit.__cause__
@@ -311,4 +311,4 @@ class Texts:
 
 
 def is_texts(feature: Feature) -> bool:
-    return isinstance(feature, (Text, Bytes))
+    return feature.as_given in ("str", "bytes")

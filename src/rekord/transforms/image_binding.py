@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 from rekord.errors import RekordError
-from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Mask, Schema, Tensor, Text
+from rekord.schema import Boxes, Bytes, Feature, Image, Int64, Mask, Schema, Tensor, Text, of_type
 from rekord.schema.base import ABSENT
 from rekord.schema.messages import near_miss, refuse, shown
 from rekord.transforms.base import Bound, Row
@@ -71,7 +71,7 @@ def bind_pictures(
     transforms: Sequence[PictureTransform], before: Schema, sizes: Mapping[str, Size]
 ) -> tuple[Bound, dict[str, Size]]:
     """Transforms that follow each other as one; `sizes` are those that all pictures of a column are known to have."""
-    images: dict[str, Image] = {n: f for n, f in before.context.items() if isinstance(f, Image)}
+    images = of_type(before.context, Image)
     steps: dict[str, list[Step]] = {}
     known: dict[str, Known] = {}
     for transform in transforms:
@@ -120,7 +120,7 @@ def _chosen(
     names = [name for name in names if name not in known or known[name].output.form == "encoded"]
     if names:
         return names
-    steps = [name for name, feature in before.steps.items() if isinstance(feature, Image)]
+    steps = list(of_type(before.steps, Image))
     if steps:
         raise refuse(
             "S141",
@@ -183,9 +183,9 @@ def _work(
             do='rk.transforms.encode("png") behind it',
         )
     columns = schema.context
-    masks = {one: f for one, f in columns.items() if isinstance(f, Mask) and f.of in (None, name)}
+    masks = {one: f for one, f in of_type(columns, Mask).items() if f.of in (None, name)}
     formats = [dict(_told(columns, _stem(one, mask))).get("format") for one, mask in masks.items()]
-    boxes = [one for one, feature in columns.items() if isinstance(feature, Boxes)] if has_boxes else []
+    boxes = list(of_type(columns, Boxes)) if has_boxes else []
     layers = Layers(
         image=name,
         masks=masks,
@@ -199,7 +199,7 @@ def _work(
 
 def _owner_of_boxes(schema: Schema, images: Mapping[str, Image], known: Mapping[str, Known]) -> str | None:
     """The image that boxes lie on: the only one, or the one whose record keys begin as theirs do."""
-    boxes = [(name, feature) for name, feature in schema.context.items() if isinstance(feature, Boxes)]
+    boxes = list(of_type(schema.context, Boxes).items())
     if not boxes or len(images) == 1:
         return next(iter(images), None)
     name, feature = boxes[0]
@@ -273,10 +273,10 @@ def _per_box(schema: Schema, boxes: Sequence[str], known: Known) -> dict[str, tu
     return {
         "per_box": tuple(beside),
         "areas": tuple(
-            [n for n in beside if by_key[n] == f"{folder}/area" and isinstance(schema[n], Float32)]
+            [n for n in beside if by_key[n] == f"{folder}/area" and schema[n].as_given == "float"]
         ),
         "outlines": tuple(
-            [n for n in beside if by_key[n] == f"{folder}/mask" and isinstance(schema[n], Bytes)]
+            [n for n in beside if by_key[n] == f"{folder}/mask" and schema[n].as_given == "bytes"]
         ),
     }
 

@@ -66,7 +66,7 @@ class OneHot(OneColumn):
 
     def bind(self, before: Schema) -> Bound:
         feature = self.source_of(before, (Label, Int64), "a Label, or whole numbers")
-        classes = self.classes or (feature.count if isinstance(feature, Label) else None)
+        classes = self.classes or feature.class_count
         if classes is None:
             do = f"one_hot({self.column!r}, classes=10), or --one-hot {self.column}=10, if there are 10"
             raise self.misfit("a Label, or the number of classes", feature, do)
@@ -142,7 +142,7 @@ class Bucketize(OneColumn):
         if len(feature.shape) > 1:
             raise self.misfit("numbers, or lists of them of one dimension", feature)
         ends = self.boundaries
-        if isinstance(feature, Float32):
+        if feature.kind == "float":
             # As a `range` is meant: 0.7 as float32 lies below 0.7, and is at the boundary all the same.
             kind = np.float16 if dtype_name(feature.dtype) == "float16" else np.float32
             ends = tuple([float(kind(rounded(float(one), feature.dtype))) for one in ends])
@@ -386,7 +386,7 @@ class Moments:
 
     def _add_waiting(self) -> None:
         if self._singles:
-            kind = np.float64 if isinstance(self._numbers.feature, Float32) else object
+            kind = np.float64 if self._numbers.feature.kind == "float" else object
             self._waiting.append(np.array(self._singles, kind).reshape(-1, 1))
             self._singles = []
         if not self._waiting:
@@ -463,9 +463,10 @@ class Cast(OneColumn):
     def bind(self, before: Schema) -> Bound:
         allowed = (Int64, Float32, Label, Text, Bytes, Tensor)
         feature = self.source_of(before, allowed, "numbers, labels, texts or bytes")
-        if isinstance(feature, Tensor) and dtype_name(feature.dtype) not in (*INTEGERS, *FLOATS, "float64"):
+        is_tensor = feature.storage == "blob"
+        if is_tensor and dtype_name(feature.dtype) not in (*INTEGERS, *FLOATS, "float64"):
             raise self.misfit("real numbers", feature)
-        if isinstance(feature, Tensor) and isinstance(feature.dtype, str):
+        if is_tensor and isinstance(feature.dtype, str):
             raise self.misfit("a dtype that NumPy knows (bfloat16 needs ml_dtypes)", feature)
         made = _made(self.dtype, feature, self.shared(feature))
         return self.bound(before, made, _Casting(self.column, feature, self.dtype, self.lossy))
@@ -510,7 +511,7 @@ class _Casting:
         value = given(row, self.column, self.feature)
         if value is None:
             return None
-        if self.dtype == "bytes" or (self.dtype == "text" and isinstance(self.feature, Text)):
+        if self.dtype == "bytes" or (self.dtype == "text" and self.feature.is_text):
             return value  # the encoder takes either for bytes, and looks at texts
         if self.dtype == "text":
             return self._decoded(value)
@@ -581,8 +582,9 @@ class _Casting:
         return np.frombuffer(data, self.feature.dtype).reshape(shape)
 
     def _text(self, number: Any) -> str:
-        if isinstance(self.feature, Label) and self.feature.names is not None:
-            return self.feature.names[int(number)]
+        names = self.feature.class_names
+        if names is not None:
+            return names[int(number)]
         return str(bool(number)).lower() if isinstance(number, (bool, np.bool_)) else str(number)
 
     def _as_numbers(self, array: Array) -> Array:

@@ -15,7 +15,7 @@ from rekord.arguments import integer, one_of
 from rekord.codec.columns import Array
 from rekord.errors import error
 from rekord.location import Location
-from rekord.schema import Bytes, Int64, Label, Schema, Sparse, Text
+from rekord.schema import Bytes, Feature, Int64, Label, Schema, Sparse, Text
 from rekord.transforms.base import (
     Bound,
     Lesson,
@@ -86,7 +86,7 @@ class HashInto(OneColumn):
         if len(feature.shape) > 1:
             raise self.misfit("single values, or lists of one dimension", feature)
         made = Label(self.buckets, shape=feature.shape, **self.shared(feature))
-        if isinstance(feature, Bytes):
+        if feature.as_given == "bytes":
             return self.bound(before, made, _ByteBuckets(self.column, feature, self.buckets, self.salt))
         reader = (Texts if is_texts(feature) else Numbers)(self.column, feature)
         return self.bound(before, made, _Buckets(reader, self.buckets, self.salt))
@@ -116,7 +116,7 @@ class _ByteBuckets:
     """Bytes need not be a text."""
 
     column: str
-    feature: Bytes
+    feature: Feature
     buckets: int
     salt: int
 

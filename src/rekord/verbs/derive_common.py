@@ -25,7 +25,7 @@ from rekord.errors import FormatError, RekordError, error, located
 from rekord.layouts.tfds import tfds_files
 from rekord.location import Location
 from rekord.report.formatting import byte_size
-from rekord.schema import Label, Schema
+from rekord.schema import Label, Schema, of_type
 from rekord.schema.interop.tfds import FEATURES_NAME, INFO_NAME, label_files
 from rekord.schema.messages import near_miss, shown
 from rekord.storage.remote import is_remote
@@ -57,7 +57,7 @@ class Old:
         """The columns that its index keeps, and every Label."""
         told = None if self.manifest is None else self.manifest.options.get("index")
         kept = [name for name in told if name in self.schema.context] if isinstance(told, list) else []
-        labels = [name for name, one in self.schema.context.items() if isinstance(one, Label)]
+        labels = list(of_type(self.schema.context, Label))
         return tuple(dict.fromkeys([*kept, *labels]))
 
     @property

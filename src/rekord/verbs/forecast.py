@@ -26,7 +26,7 @@ from rekord.errors import RekordError, error
 from rekord.layouts.base import Remark
 from rekord.location import Location
 from rekord.report.formatting import byte_size, count
-from rekord.schema import Feature, Float32, Image, Int64, Mask, Schema, Tensor
+from rekord.schema import Feature, Float32, Image, Int64, Schema, Tensor, of_type
 from rekord.sources.base import Chunk, Columns, is_parted
 from rekord.sources.image_folder import is_picture
 from rekord.storage.transaction import Transaction, exists
@@ -237,8 +237,8 @@ def larger(job: Job, sample: Sample, rows: int | None) -> Iterator[Larger]:
     if not isinstance(layout, Shaped) or not sample.payloads or job.schema.is_sequence:
         return
     columns = layout.layout.schema.context
-    before = [name for name, one in columns.items() if isinstance(one, Image)]
-    pictures = [name for name, one in columns.items() if isinstance(one, (Image, Mask))]
+    before = list(of_type(columns, Image))
+    pictures = [name for name, one in columns.items() if one.is_picture]
     raw = [name for name in pictures if isinstance(job.schema.context.get(name), Tensor)]
     if raw:
         yield from _decoded(job, layout, sample, raw, rows)

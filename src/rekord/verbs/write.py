@@ -20,7 +20,7 @@ from rekord.errors import error
 from rekord.framing.deflate import compression_name
 from rekord.layouts.base import Layout, Plain
 from rekord.layouts.tfds import check_tfds, tfds_files
-from rekord.schema import Label, Schema
+from rekord.schema import Label, Schema, of_type
 from rekord.schema.interop.label_map import label_map_text
 from rekord.sources.base import Facts, RowsLike, Source
 from rekord.sources.rows import Limited
@@ -194,7 +194,7 @@ def index_columns(schema: Schema, asked: Sequence[str]) -> tuple[str, ...]:
         column_name(
             "index", name, schema.context, expected="columns of the schema", do="name one of its columns"
         )
-    labels = [name for name, feature in schema.context.items() if isinstance(feature, Label)]
+    labels = list(of_type(schema.context, Label))
     return tuple(dict.fromkeys([*asked, *labels]))
 
 

@@ -199,7 +199,7 @@ def test_columns_that_cannot_be_meant_are_refused(columns):
 @pytest.mark.parametrize(
     ("name", "kind", "value"),
     [
-        ("when", pa.timestamp("us"), 0),
+        ("when", pa.duration("us"), 0),
         ("day", pa.date32(), 0),
         ("price", pa.decimal128(10, 2), None),
         ("ragged", pa.list_(pa.list_(pa.int64())), [[1], [2, 3]]),

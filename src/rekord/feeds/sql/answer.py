@@ -15,7 +15,7 @@ from rekord.errors import RekordError, error
 from rekord.feeds.sql.engine import Runner, check_statement, connect, duckdb, explained, no_table
 from rekord.feeds.sql.plan import Simple, choose_records, planned, simple_query
 from rekord.feeds.sql.tables import Part, Table, quoted, quoted_text, record_kinds, table_columns
-from rekord.schema import Label, Schema
+from rekord.schema import Schema
 from rekord.schema.messages import near_miss
 from rekord.storage.remote import is_remote
 
@@ -217,7 +217,7 @@ def _narrow(
         name
         for name, feature in schema.items()
         if name.casefold() in simple.words
-        or (isinstance(feature, Label) and f"{name}_name".casefold() in simple.words)
+        or (feature.class_names and f"{name}_name".casefold() in simple.words)
     ]
     kinds = record_kinds(splits[0], read)
     columns = [

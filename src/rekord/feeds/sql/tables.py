@@ -21,7 +21,7 @@ from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import RekordError
 from rekord.feeds.dataframes import arrow_batches, arrow_schema
-from rekord.schema import Feature, Label
+from rekord.schema import Feature
 
 ROWS = CHUNK_RECORDS
 """Of a batch: numbers alone, so that many of them are little; a chunk of the index."""
@@ -113,6 +113,8 @@ def _same(stored: Any, kind: Any) -> bool:
     """Whether what the index stores is, but for its width, what records give."""
     if pa.types.is_integer(kind):
         return bool(pa.types.is_integer(stored)) and stored.bit_width <= kind.bit_width
+    if pa.types.is_timestamp(kind):
+        return bool(pa.types.is_timestamp(stored)) and stored.unit == kind.unit
     text = (pa.types.is_string, pa.types.is_large_string)
     data = (pa.types.is_binary, pa.types.is_large_binary)
     for group in (text, data):
@@ -179,8 +181,8 @@ def table_columns(schema: Mapping[str, Feature] | None, kinds: dict[str, Any], q
         Column("_shard_record", pa.int64(), extra="shard record"),
     ]
     for name, feature in schema.items():
-        if isinstance(feature, Label) and feature.names and pa.types.is_integer(kinds[name]):
-            extras.append(Column(f"{name}_name", pa.string(), name, "name", feature.names))
+        if feature.class_names and pa.types.is_integer(kinds[name]):
+            extras.append(Column(f"{name}_name", pa.string(), name, "name", feature.class_names))
     columns += [one for one in extras if one.name.casefold() not in taken and _names(query, one.name)]
     return columns
 
@@ -393,6 +395,8 @@ def _known(kind: Any) -> Any:
     """A type that DuckDB has, and that holds the same values."""
     if pa.types.is_float16(kind):
         return pa.float32()
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("ns")  # of times with a zone, DuckDB keeps microseconds
     if pa.types.is_fixed_size_list(kind):
         inner = _known(kind.value_type)
         usual = 0 < kind.list_size <= _LONGEST_ARRAY
@@ -422,6 +426,10 @@ _TYPE_NAMES = {
     "large_string": "VARCHAR",
     "binary": "BLOB",
     "large_binary": "BLOB",
+    "timestamp[s]": "TIMESTAMP_S",
+    "timestamp[ms]": "TIMESTAMP_MS",
+    "timestamp[us]": "TIMESTAMP",
+    "timestamp[ns]": "TIMESTAMP_NS",
 }
 
 
@@ -434,6 +442,8 @@ def _type_name(kind: Any) -> str:
     if pa.types.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
         return f"STRUCT({', '.join(f'{quoted(one.name)} {_type_name(one.type)}' for one in fields)})"
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return "TIMESTAMP WITH TIME ZONE"
     return _TYPE_NAMES[str(kind)]
 
 

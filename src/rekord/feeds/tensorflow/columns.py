@@ -244,8 +244,13 @@ def form_of(column: Any, *, optional: bool) -> Form:
     elif isinstance(column, Ragged):
         form = _form_of_rows(column)
     else:
-        form = Dense(None if column.dtype.kind in "OSU" else column.dtype, column.shape[1:])
+        form = Dense(None if column.dtype.kind in "OSU" else _tensor_dtype(column), column.shape[1:])
     return Holes(form) if optional else form
+
+
+def _tensor_dtype(values: np.ndarray[Any, Any]) -> np.dtype[Any]:
+    """The dtype of a tensor of these values; TensorFlow has no times, and takes them as they are stored."""
+    return INTEGERS if values.dtype.kind == "M" else values.dtype
 
 
 def _form_of_rows(column: Ragged) -> Form:
@@ -254,7 +259,7 @@ def _form_of_rows(column: Ragged) -> Form:
         return Sparse(np.asarray(values.values.values).dtype, values.size, steps=True)
     if column.row_shape is not None:
         shape = tuple([None if size == -1 else size for size in column.row_shape])
-        return Inner(None if isinstance(values, Strings) else values.dtype, shape)  # type: ignore[union-attr]
+        return Inner(None if isinstance(values, Strings) else _tensor_dtype(values), shape)  # type: ignore[arg-type]
     return Rows(form_of(values, optional=False))
 
 
@@ -402,7 +407,7 @@ def _forms(batch: Mapping[str, Any]) -> dict[str, Form]:
 
 
 def _is_tensor(column: np.ndarray[Any, Any]) -> bool:
-    return column.dtype.kind in _NUMBERS + "OSU" or column.dtype.name == "bfloat16"
+    return column.dtype.kind in _NUMBERS + "OSUM" or column.dtype.name == "bfloat16"
 
 
 def _common(name: str, first: Form, second: Form) -> Form:

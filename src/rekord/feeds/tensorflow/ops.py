@@ -17,7 +17,7 @@ from rekord.dataset.postprocess import Finish
 from rekord.dataset.samplers import FileOrder
 from rekord.dataset.shard_index import compression_of
 from rekord.errors import RekordError, error
-from rekord.schema import Boxes, Feature, Schema, Sparse, Tensor
+from rekord.schema import Feature, Schema, Tensor
 from rekord.schema.interop.tf_spec import to_tf_spec
 
 _RAW_AS = {"uint32": "int32", "uint64": "int64"}
@@ -66,10 +66,10 @@ class Parser:
         return out
 
     def _column(self, tf: Any, name: str, feature: Feature, parsed: Mapping[str, Any]) -> Any:
-        if isinstance(feature, Sparse):
+        if feature.sparse_size is not None:
             column = _sparse(tf, feature, parsed[feature.key or name])
             valid = _bincount(tf, column) > 0 if feature.optional else None
-        elif isinstance(feature, Boxes):
+        elif feature.storage == "parallel":
             column, valid = _boxes(tf, name, feature, parsed)
         else:
             column, valid = _plain(tf, feature, parsed[feature.key or name])
@@ -79,7 +79,7 @@ class Parser:
         self, tf: Any, name: str, feature: Feature, lists: Mapping[str, Any], lengths: Mapping[str, Any]
     ) -> Any:
         key = feature.key or name
-        if isinstance(feature, Boxes):
+        if feature.storage == "parallel":
             column, valid = _boxes(tf, name, feature, lists)
         elif isinstance(lists[key], tf.RaggedTensor):
             column = _typed(tf, feature, _long(tf, lists[key]))
@@ -102,7 +102,8 @@ class Parser:
         fillable = not isinstance(column, (tf.RaggedTensor, tf.SparseTensor)) and column.dtype != tf.string
         if name in self.fill and fillable:
             there = tf.reshape(valid, [-1, *[1] * (len(column.shape) - 1)])
-            return tf.where(there, column, tf.constant(np.asarray(self.fill[name], feature.dtype)))
+            value = np.asarray(self.fill[name], feature.dtype)
+            return tf.where(there, column, tf.constant(value.astype(feature.stored_dtype)))
         return {"values": column, "valid": valid}
 
 
@@ -111,9 +112,9 @@ def _plain(tf: Any, feature: Feature, parsed: Any) -> tuple[Any, Any]:
     if isinstance(parsed, tf.SparseTensor):
         rows = _long(tf, tf.RaggedTensor.from_sparse(parsed))
         valid = rows.row_lengths() > 0
-        if feature.variable and not isinstance(feature, Tensor):
+        known = feature.stored_shape
+        if None in known:
             return _typed(tf, feature, rows), valid
-        known = () if isinstance(feature, Tensor) else feature.shape
         usual = _no_tensor(feature) if isinstance(feature, Tensor) else None
         dense = rows.to_tensor(usual, shape=[None, prod(known)])  # type: ignore[arg-type]
         return _typed(tf, feature, tf.reshape(dense, [-1, *known])), valid
@@ -136,7 +137,7 @@ def _typed(tf: Any, feature: Feature, column: Any) -> Any:
         return _tensors(tf, feature, column)
     if feature.dtype is None:
         return column
-    dtype = tf.as_dtype(feature.dtype)
+    dtype = tf.as_dtype(feature.stored_dtype)
     if column.dtype == dtype:
         return column
     change = tf.bitcast if dtype == tf.uint64 else tf.cast
@@ -166,7 +167,7 @@ def _tensors(tf: Any, feature: Tensor, column: Any) -> Any:
     return out
 
 
-def _sparse(tf: Any, feature: Sparse, parsed: Any) -> Any:
+def _sparse(tf: Any, feature: Feature, parsed: Any) -> Any:
     dtype = tf.as_dtype(feature.dtype)
     if parsed.dtype == dtype:
         return parsed
@@ -180,7 +181,7 @@ def _bincount(tf: Any, column: Any) -> Any:
     return tf.math.unsorted_segment_sum(ones, column.indices[:, 0], column.dense_shape[0])
 
 
-def _boxes(tf: Any, name: str, feature: Boxes, parsed: Mapping[str, Any]) -> tuple[Any, Any]:
+def _boxes(tf: Any, name: str, feature: Feature, parsed: Mapping[str, Any]) -> tuple[Any, Any]:
     sides = [_long(tf, parsed[key]) for key in feature.record_keys(name)]
     flat = tf.stack([side.flat_values for side in sides], axis=1)
     column = sides[0].with_flat_values(flat)

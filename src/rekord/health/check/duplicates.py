@@ -21,7 +21,7 @@ from rekord.health.check.shards import records_text
 from rekord.health.duplicates import MEMORY_BYTES, PLACE, EqualPlaces, ExternalSort, Pair, Tally
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
-from rekord.schema import Image, Mask, Schema, Tensor
+from rekord.schema import Feature, Mask, Schema
 from rekord.schema.messages import shown
 
 LARGE_BYTES = 256
@@ -93,14 +93,14 @@ def _declared(schema: Schema | None) -> tuple[list[ContentKey], set[tuple[str, b
     if schema is None:
         return [], set()
     content, masks = [], set()
-    groups: tuple[tuple[bool, Mapping[str, object]], ...] = ((False, schema.context), (True, schema.steps))
+    groups: tuple[tuple[bool, Mapping[str, Feature]], ...] = ((False, schema.context), (True, schema.steps))
     for in_steps, columns in groups:
         for column, feature in columns.items():
-            if isinstance(feature, (Image, Tensor)):
-                key = feature.record_keys(column)[0]
-                content.append(ContentKey(key, in_steps, is_image=isinstance(feature, Image)))
-            elif isinstance(feature, Mask):
-                masks.add((feature.record_keys(column)[0], in_steps))
+            key = feature.record_keys(column)[0]
+            if isinstance(feature, Mask):
+                masks.add((key, in_steps))
+            elif feature.storage == "blob":
+                content.append(ContentKey(key, in_steps, is_image=feature.is_picture))
     return content, masks
 
 

@@ -14,7 +14,7 @@ from rekord.codec.plan import KINDS, slots_of
 from rekord.health.check.rule import Array, Cells, RowMask, begins, named, packed
 from rekord.health.finding import Severity
 from rekord.health.key_columns import KeyColumn
-from rekord.schema import Boxes, Feature, Int64, Label, Schema, Sparse, Tensor
+from rekord.schema import Feature, Int64, Schema, Tensor
 from rekord.schema.base import FLOATS, Kind, dtype_name, float_maximum, integer_bounds
 
 _KINDS: dict[int, Kind] = {number: name for name, number in KINDS.items()}  # type: ignore[misc]
@@ -90,10 +90,10 @@ def _column(name: str, feature: Feature, *, step: bool) -> ExpectedColumn:
 
 def _limits(feature: Feature, place: int) -> Limits | None:
     """The limits of the numbers under the key at `place` of a column's keys."""
-    if isinstance(feature, Boxes):
+    if feature.sparse_size is not None:
+        return indices_of(feature.sparse_size) if place == 0 else limits_of(feature)
+    if feature.storage == "parallel":
         return None  # a rule of their own knows what they mean
-    if isinstance(feature, Sparse):
-        return indices_of(feature) if place == 0 else limits_of(feature)
     return limits_of(feature) if place == 0 else limits_of(Int64())
 
 
@@ -160,15 +160,12 @@ class Limits:
 
 def limits_of(feature: Feature) -> Limits:
     """The limits of a feature's own numbers."""
-    if isinstance(feature, Label):
-        last = feature.count - 1
-        return Limits(meaning="label", dtype=feature.dtype, low=0, high=last, range=(0, last))
-    name = dtype_name(feature.dtype)
-    declared = getattr(feature, "range", None)
+    name, dtype, declared = dtype_name(feature.stored_dtype), feature.stored_dtype, feature.limits
     if name not in FLOATS:
-        holds = None if name in ("int64", "uint64") else integer_bounds(feature.dtype)
+        holds = None if name in ("int64", "uint64") else integer_bounds(dtype)
         low, high = declared or holds or (None, None)
-        return Limits(meaning="number", dtype=feature.dtype, low=low, high=high, holds=holds, range=declared)
+        meaning: Meaning = "number" if feature.class_count is None else "label"
+        return Limits(meaning=meaning, dtype=dtype, low=low, high=high, holds=holds, range=declared)
     low, high = None, None
     if declared is not None:
         # Meant in the declared dtype, where 0.1 is another number than in Python.
@@ -180,9 +177,9 @@ def limits_of(feature: Feature) -> Limits:
     return Limits(meaning="number", dtype=feature.dtype, low=low, high=high, range=declared, open=ends)
 
 
-def indices_of(feature: Sparse) -> Limits:
+def indices_of(size: int) -> Limits:
     """The limits of the indices of a sparse vector."""
-    last = feature.size - 1
+    last = size - 1
     return Limits(meaning="index", dtype=np.dtype("<i8"), low=0, high=last, range=(0, last))
 
 

@@ -24,7 +24,7 @@ from rekord.codec.values import Unfit
 from rekord.health.check.rule import Array, Cells, Once, Repeated, RowMask, begins, named, there
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch
-from rekord.schema import Boxes, Image, Int64, Mask, Schema
+from rekord.schema import Boxes, Image, Mask, Schema, of_type
 from rekord.schema.features import BOX_SIDES
 
 MASK_KEY = "image/segmentation/class/encoded"
@@ -182,22 +182,18 @@ class PictureKey:
 
 def declared_pictures(schema: Schema) -> tuple[PictureKey, ...]:
     """The pictures of a schema, images before masks."""
-    pictures: list[tuple[str, Image | Mask, bool]] = [
-        (name, feature, name in schema.steps)
-        for name, feature in schema.items()
-        if isinstance(feature, (Image, Mask))
-    ]
-    images = {name: feature for name, feature, _ in pictures if isinstance(feature, Image)}
+    images = of_type(schema.features, Image)
+    keys = {name: image.record_keys(name)[0] for name, image in images.items()}
     out = []
-    for name, feature, step in sorted(pictures, key=lambda one: isinstance(one[1], Mask)):
-        key = feature.record_keys(name)[0]
-        same = [other for other in images if _folder(images[other].record_keys(other)[0]) == _folder(key)]
-        if isinstance(feature, Image):
-            out.append(PictureKey(key=key, feature=name, step=step, image=feature, alone=len(same) <= 1))
-            continue
-        of = feature.of or next(iter(images), None)
-        image_key = images[of].record_keys(of)[0] if of in images else None
-        out.append(PictureKey(key=key, feature=name, step=step, mask=feature, is_mask=True, of=image_key))
+    for name, image in images.items():
+        same = [other for other in keys.values() if _folder(other) == _folder(keys[name])]
+        step = name in schema.steps
+        out.append(PictureKey(key=keys[name], feature=name, step=step, image=image, alone=len(same) <= 1))
+    for name, mask in of_type(schema.features, Mask).items():
+        key, of = mask.record_keys(name)[0], keys.get(mask.of or next(iter(images), ""))
+        out.append(
+            PictureKey(key=key, feature=name, step=name in schema.steps, mask=mask, is_mask=True, of=of)
+        )
     return tuple(out)
 
 
@@ -486,16 +482,14 @@ class BoxKeys:
 def declared_boxes(schema: Schema) -> tuple[BoxKeys, ...]:
     """The boxes of a schema."""
     out = []
-    for name, feature in schema.items():
-        if not isinstance(feature, Boxes):
-            continue
+    for name, feature in of_type(schema.features, Boxes).items():
         stem = feature.record_keys(name)[0].rpartition("/")[0]
         found = BoxKeys(stem=stem, feature=name, step=name in schema.steps, declared=True)
         label = next(
             (one for column, one in schema.items() if found.beside(CLASS_IDS) in one.record_keys(column)),
             None,
         )
-        free = label is None or (isinstance(label, Int64) and label.range is None)
+        free = label is None or (label.as_given == "int" and label.limits is None)
         out.append(BoxKeys(stem=stem, feature=name, step=name in schema.steps, declared=True, from_one=free))
     return tuple(out)
 

@@ -34,7 +34,7 @@ from rekord.health.check.rule import EACH, Repeated
 from rekord.health.check.shards import missing_shards, records_text, runs_of
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch
-from rekord.schema import Feature, Label, Schema
+from rekord.schema import Feature, Schema
 from rekord.schema.interop.label_map import read_label_map
 from rekord.schema.interop.tfds import INFO_NAME, TfdsFolder
 from rekord.schema.messages import shown
@@ -331,7 +331,7 @@ class ClassCounts:
             keys = {}
             for column in part.classes:
                 feature = listing.schema.get(column)
-                if isinstance(feature, Label) and feature.shape == ():
+                if feature is not None and feature.class_count is not None and feature.shape == ():
                     keys[column] = feature.record_keys(column)[0]
                     self._counts[split, column] = Counter()
             self._keys[split] = keys

@@ -61,7 +61,7 @@ def wrong_count(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cel
     """Another number of values than the shape has room for."""
     many = "a multiple of " if key.ragged else ""
     declared, shape = type(column.feature).__name__, column.feature.shape
-    of_shape = isinstance(column.feature, _WITH_SHAPE)
+    of_shape = column.feature.storage == "list"
     return {
         "message": f"{whose} has another number of values than the schema says",
         "expected": many
@@ -192,8 +192,8 @@ def _not_finite(
 
 
 def _no_class(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int) -> Said:
-    assert isinstance(column.feature, Label)
-    count = column.feature.count
+    count = column.feature.class_count
+    assert count is not None
     values = cells.column.values
     from_one = int(values[at]) == count and int(values.min()) > 0 and len(values) >= ENOUGH_RECORDS
     return {

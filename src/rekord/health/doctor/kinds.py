@@ -18,7 +18,7 @@ from rekord.health.doctor.evidence import (
     Tally,
     tally_of,
 )
-from rekord.schema import Label, Mask
+from rekord.schema import Mask, of_type
 
 LISTS = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
 
@@ -295,15 +295,16 @@ def diagnose_labels(case: Case) -> Iterator[Diagnosis]:
         if stored is None or not stored.values:
             continue
         feature = declared.get(key)
-        if isinstance(feature, Label) and stored.kind == "int64":
-            yield from _against_classes(case, key, feature.count, stored)
+        classes = None if feature is None else feature.class_count
+        if classes is not None and stored.kind == "int64":
+            yield from _against_classes(case, key, classes, stored)
         elif key == _TFOD_LABEL and stored.kind == "int64" and stored.low == 0:
             yield _from_zero(case, key, stored)
         if stored.kind == "bytes" and stored.texts and _CLASS_WORDS & set(words_of(key)):
             yield from _names(case, key, stored)
-    for key, feature in declared.items():
-        if isinstance(feature, Mask) and feature.ignore is None:
-            yield from _ignore_in_masks(case, key, feature)
+    for key, mask in of_type(declared, Mask).items():
+        if mask.ignore is None:
+            yield from _ignore_in_masks(case, key, mask)
 
 
 def _against_classes(case: Case, key: str, classes: int, stored: Stored) -> Iterator[Diagnosis]:

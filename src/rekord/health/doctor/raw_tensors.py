@@ -16,7 +16,7 @@ from rekord.health.doctor.diagnosis import Diagnosis, byte_size, count, joined, 
 from rekord.health.doctor.evidence import Case, Shape, Sized, Stored, tally_of
 from rekord.health.doctor.kinds import words_of
 from rekord.health.tensorflow.parse_errors import reshape_error
-from rekord.schema import Tensor
+from rekord.schema import Tensor, of_type
 from rekord.schema.base import dtype_name
 
 _LOOKED_AT_BYTES = 1 << 16
@@ -241,7 +241,7 @@ _SMALLEST_PIXELS = 16
 
 def diagnose_raw_tensors(case: Case, settled: frozenset[str]) -> Iterator[Diagnosis]:
     """What is stored as raw bytes or as lists, and is a picture or a tensor."""
-    tensors = {key: feature for key, feature in case.features() if isinstance(feature, Tensor)}
+    tensors = of_type(dict(case.features()), Tensor)
     for key, profile in case.profile.keys.items():
         stored = profile.main
         if stored is None or not stored.values:

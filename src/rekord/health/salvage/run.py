@@ -32,7 +32,7 @@ from rekord.dataset.read import record_files
 from rekord.errors import RekordError, error
 from rekord.health.salvage.copy import FOREIGN, Gap, Kept, Ledger, SalvageReport, copy_bytes, keep, make_empty
 from rekord.location import Location
-from rekord.schema import Label, Schema
+from rekord.schema import Schema
 from rekord.schema.interop.tfds import INFO_NAME
 from rekord.storage.local import LOCAL, PathLike, Storage, Writable
 from rekord.storage.transaction import StagedFolder, Transaction, exists, kind_at, publish, read_bytes
@@ -156,7 +156,7 @@ class DatasetSalvage:
     def _classes(self, columns: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, int]]:
         """How many records of each class are left; nothing where a record does not fit the schema."""
         schema = Schema.from_dict(self._manifest.schema)
-        labels = [name for name in columns if name in schema and isinstance(schema[name], Label)]
+        labels = [name for name in columns if name in schema and schema[name].class_count is not None]
         sums: dict[str, dict[int, int]] = {name: {} for name in labels}
         paths = [os.path.join(self._target, name) for name in names]
         try:

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from rekord.errors import RekordError, error, located
-from rekord.schema.base import ABSENT, Feature, checked_name
-from rekord.schema.features import Boxes, Bytes, Float32, Int64, Sparse, Tensor, Text
+from rekord.schema.base import ABSENT, Feature, Shape, checked_name, flat_values
+from rekord.schema.features import Bytes, Float32, Int64, Sparse
 from rekord.schema.messages import not_examples, refuse, shown
 from rekord.schema.schema import Schema
 
@@ -143,42 +143,45 @@ def _add(spec: dict[str, SpecFeature], column: str, entries: Mapping[str, SpecFe
 
 def _context_spec(column: str, feature: Feature, *, in_sequence: bool) -> Mapping[str, SpecFeature]:
     dtype = _SPEC_TYPES[feature.kind]
-    if isinstance(feature, Sparse):
+    if feature.sparse_size is not None:
         if in_sequence:
             raise _no_spec(column, "Sparse in a SequenceExample", "SparseFeature is for Examples only")
         _refuse_default(column, feature, ((), ()))
         index_key, value_key = feature.record_keys(column)
-        return {feature.key or column: SparseSpec((index_key,), value_key, dtype, (feature.size,))}
-    if isinstance(feature, Boxes):
+        return {feature.key or column: SparseSpec((index_key,), value_key, dtype, (feature.sparse_size,))}
+    if feature.storage == "parallel":
         _refuse_default(column, feature, ())
         return {key: RaggedSpec(dtype) for key in feature.record_keys(column)}
     key = feature.key or column
-    if feature.optional and (feature.shape == (None,) or not feature.variable or isinstance(feature, Tensor)):
+    shape = feature.stored_shape
+    if feature.optional and (shape == (None,) or None not in shape):
         return {key: VarLen(dtype)}
-    if isinstance(feature, Tensor):
-        default = feature.default_value().tobytes() if feature.has_default else None
-        return {key: FixedLen((), dtype, default)}
-    if feature.variable:
+    if None in shape:
         _refuse_default(column, feature, ())
         return {key: _ragged(column, feature, dtype)}
-    return {key: FixedLen(_known(feature), dtype, _stored(feature) if feature.has_default else None)}
+    sizes = _known(shape)
+    if not feature.has_default:
+        return {key: FixedLen(sizes, dtype)}
+    # Floats as they were declared: with the digits of float32 nobody would know them again.
+    values = tuple(flat_values(feature.default)) if dtype == "float32" else feature.stored_default()[0]
+    return {key: FixedLen(sizes, dtype, shaped(values, sizes))}
 
 
 def _step_spec(column: str, feature: Feature) -> Mapping[str, SpecFeature]:
     dtype = _SPEC_TYPES[feature.kind]
-    if isinstance(feature, Sparse):
+    if feature.sparse_size is not None:
         raise _no_spec(
             column, "Sparse in the steps of a SequenceExample", "SparseFeature is for Examples only"
         )
-    if isinstance(feature, Boxes):
+    if feature.storage == "parallel":
         return {key: RaggedSpec(dtype) for key in feature.record_keys(column)}
     key = feature.key or column
-    if feature.variable and not isinstance(feature, Tensor):
-        if feature.optional and feature.shape == (None,):
+    shape = feature.stored_shape
+    if None in shape:
+        if feature.optional and shape == (None,):
             return {key: VarLen(dtype)}
         return {key: _ragged(column, feature, dtype)}
-    shape = () if isinstance(feature, Tensor) else _known(feature)
-    return {key: FixedLenSequence(shape, dtype, allow_missing=feature.optional)}
+    return {key: FixedLenSequence(_known(shape), dtype, allow_missing=feature.optional)}
 
 
 def _ragged(column: str, feature: Feature, dtype: Dtype) -> RaggedSpec:
@@ -191,8 +194,8 @@ def _ragged(column: str, feature: Feature, dtype: Dtype) -> RaggedSpec:
     return RaggedSpec(dtype, partitions=(*lengths, *uniform))
 
 
-def _known(feature: Feature) -> tuple[int, ...]:
-    return tuple([size for size in feature.shape if size is not None])
+def _known(shape: Shape) -> tuple[int, ...]:
+    return tuple([size for size in shape if size is not None])
 
 
 def _refuse_default(column: str, feature: Feature, empty: Any) -> None:
@@ -212,20 +215,12 @@ def _no_spec(column: str, found: str, expected: str) -> RekordError:
     )
 
 
-def _stored(feature: Feature) -> Any:
-    """A default as the record's list would hold it, in the shape of the feature."""
-    if isinstance(feature, Text):
-        return _encoded(feature.default)
-    if feature.kind == "int64":
-        # Through the declared dtype first: uint64 is stored bit for bit.
-        numbers = np.array(feature.default, feature.dtype)
-        bits = numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers.astype(np.int64)
-        return nested(bits.tolist())
-    return feature.default
-
-
-def _encoded(value: Any) -> Any:
-    return tuple([_encoded(part) for part in value]) if isinstance(value, tuple) else value.encode("utf-8")
+def shaped(values: tuple[Any, ...], sizes: tuple[int, ...]) -> Any:
+    """Flat values as nested tuples of a known shape."""
+    if not sizes:
+        return values[0]
+    inner = len(values) // sizes[0] if sizes[0] else 0
+    return tuple([shaped(values[i * inner : (i + 1) * inner], sizes[1:]) for i in range(sizes[0])])
 
 
 def nested(value: Any) -> Any:

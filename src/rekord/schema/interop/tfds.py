@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from rekord.errors import RekordError, error, located
 from rekord.location import Location
-from rekord.schema.base import FLOATS, INTEGERS, TENSORS, Feature, Shape, dtype_name
-from rekord.schema.features import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text
+from rekord.schema.base import FLOATS, INTEGERS, TENSORS, Feature, Inexpressible, Shape, dtype_name
+from rekord.schema.features import Bytes, Float32, Image, Int64, Label, Mask, Tensor, Text
 from rekord.schema.messages import not_examples, shown
 from rekord.schema.schema import Schema
 
@@ -292,7 +292,6 @@ _CLASSES = {
     "text": "text_feature.Text",
     "sequence": "sequence_feature.Sequence",
 }
-_RAW_REFUSED = ("uint32",)  # tf.io.decode_raw, which TFDS reads raw bytes with, does not know them
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,11 +414,12 @@ def label_files(schema: Schema) -> dict[str, bytes]:
     nested = _nests(_features(schema))
     out = {}
     for column, feature in schema.items():
-        if isinstance(feature, Label) and feature.names is not None:
+        names = feature.class_names
+        if names is not None:
             stem = (feature.key or column).replace("/", "-" if nested else ".")
-            if any(name != name.strip() or "\n" in name for name in feature.names):
+            if any(name != name.strip() or "\n" in name for name in names):
                 raise unfit(column, "names without blanks at their ends: labels.txt is cut there", "others")
-            out[f"{stem}{LABELS_SUFFIX}"] = "".join(f"{name}\n" for name in feature.names).encode()
+            out[f"{stem}{LABELS_SUFFIX}"] = "".join(f"{name}\n" for name in names).encode()
     return out
 
 
@@ -468,55 +468,27 @@ def _features(schema: Schema) -> dict[str, Any]:
 
 def _leaves(column: str, feature: Feature) -> dict[str, Any]:
     keys = feature.record_keys(column)
-    if isinstance(feature, Boxes):
-        return {key: _tensor((None,), "float32") for key in keys}
-    if isinstance(feature, Sparse):
-        raise unfit(column, "a dense column, or two columns of indices and values", "Sparse")
+    try:
+        kind, content = feature.tfds_feature()
+    except Inexpressible as reason:
+        raise unfit(column, reason.expected, reason.found) from None
+    if feature.storage == "parallel":
+        return {key: _tensor((None,), content["dtype"]) for key in keys}
     if len(keys) > 1:
         return _ragged(column, feature, keys)
-    return {keys[0]: _leaf(column, feature)}
+    return {keys[0]: _leaf(feature, kind, content)}
 
 
-def _leaf(column: str, feature: Feature) -> dict[str, Any]:
-    if feature.optional and isinstance(feature, (Label, Image, Mask, Tensor)):
-        raise unfit(column, "a value in every record: TFDS has no hole here", f"{feature!r}"[:60])
-    # What varies in length TFDS reads as empty where it is missing, and knows no other hole.
-    optional = feature.optional and not feature.variable
+def _leaf(feature: Feature, kind: str, content: dict[str, Any]) -> dict[str, Any]:
     shape = feature.shape
-    match feature:
-        case Int64():
-            return _tensor(shape, dtype_name(feature.dtype), optional=optional)
-        case Float32():
-            return _tensor(shape, dtype_name(feature.dtype), optional=optional)
-        case Tensor():
-            dtype = dtype_name(feature.dtype)
-            if dtype in _RAW_REFUSED:
-                raise unfit(column, "a dtype that TensorFlow reads from raw bytes", dtype)
-            return _tensor(shape, dtype, encoding="bytes")
-        case Label():
-            content = {"numClasses": str(feature.count)}
-            return _sequenced(shape, _feature("classLabel", content), _tensor(shape, "int64"))
-        case Text() if not optional:
-            return _sequenced(shape, _feature("text", {}), _tensor(shape, "string"))
-        case Text() | Bytes():
-            return _tensor(shape, "string", optional=optional)
-        case Image():
-            return _image(column, feature)
-        case Mask():
-            dtype = "uint8" if feature.classes <= 256 else "uint16"
-            picture = {"shape": _shape((None, None, 1)), "dtype": dtype, "encodingFormat": "png"}
-            label = {"numClasses": str(feature.classes)}
-            return _feature("mask", {**picture, "useColormap": True, "label": label}, member="image")
-    raise unfit(column, "a type that TFDS has", f"{feature!r}"[:60])
-
-
-def _image(column: str, feature: Image) -> dict[str, Any]:
-    if feature.format in ("gif", "webp"):
-        raise unfit(column, "JPEG, PNG or BMP, which TFDS decodes", f"format {feature.format}")
-    content = {"shape": _shape((None, None, feature.channels or 3)), "dtype": "uint8"}
-    if feature.format in ("jpeg", "png"):
-        content["encodingFormat"] = feature.format
-    return _feature("image", content)
+    if kind == "tensor":
+        # What varies in length TFDS reads as empty where it is missing, and knows no other hole.
+        return _tensor(shape, **content, optional=feature.optional and not feature.variable)
+    if kind in ("classLabel", "text"):
+        dtype = "string" if kind == "text" else "int64"
+        return _sequenced(shape, _feature(kind, content), _tensor(shape, dtype))
+    content = {**content, "shape": _shape(content["shape"])}
+    return _feature(kind, content, member="image" if kind == "mask" else None)
 
 
 def _ragged(column: str, feature: Feature, keys: Sequence[str]) -> dict[str, Any]:
@@ -526,7 +498,7 @@ def _ragged(column: str, feature: Feature, keys: Sequence[str]) -> dict[str, Any
         raise unfit(column, f"the record keys {', '.join(wanted)}"[:160], f"{', '.join(keys)}"[:60])
     inner = feature.shape[len(keys) :]
     dtype = "string" if feature.kind == "bytes" else dtype_name(feature.dtype)
-    out = _feature("text", {}) if isinstance(feature, Text) and inner == () else _tensor(inner, dtype)
+    out = _feature("text", {}) if feature.is_text and inner == () else _tensor(inner, dtype)
     for _ in keys:
         out = _feature("sequence", {"feature": out, "length": "-1"})
     return {stem: out}

@@ -16,14 +16,13 @@ from rekord.schema.base import (
     Kind,
     Shape,
     checked_name,
-    dtype_name,
     float_maximum,
-    integer_bounds,
 )
-from rekord.schema.features import Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text
+from rekord.schema.features import Bytes, Float32, Image, Int64, Sparse, Text
 from rekord.schema.interop.textproto import Message, Scalar, Word, parse, printed
 from rekord.schema.messages import not_examples, refuse, shown
 from rekord.schema.schema import Schema
+from rekord.schema.timestamp import TIME_FORMATS, Timestamp
 
 TYPE_NUMBERS = {0: "TYPE_UNKNOWN", 1: "BYTES", 2: "INT", 3: "FLOAT", 4: "STRUCT"}
 TYPE_OF_KIND: dict[Kind, str] = {"bytes": "BYTES", "int64": "INT", "float": "FLOAT"}
@@ -42,8 +41,15 @@ _TYPE_OF_DOMAIN = {
     "natural_language_domain": "BYTES",
     "image_domain": "BYTES",
     "url_domain": "BYTES",
+    "time_domain": "INT",
 }
-_INT64_MOST = 2**63 - 1
+_TIME_NUMBERS = {
+    1: "UNIX_SECONDS",
+    2: "UNIX_MILLISECONDS",
+    3: "UNIX_MICROSECONDS",
+    4: "UNIX_NANOSECONDS",
+    5: "UNIX_DAYS",
+}
 _MOST_FILLED = 2**20  # a shape in a text is no reason to allocate without end
 
 
@@ -87,6 +93,10 @@ def read_feature(message: Message, around: Surroundings) -> Feature:
     if optional and around.ragged and not around.steps and shape == (None,):
         optional, default = False, ()
     domain, content = _domain(message, around)
+    if kind == "INT" and domain == "time_domain":
+        unit = TIME_FORMATS.get(content.word("integer_format", _TIME_NUMBERS) or "")
+        if unit is not None:
+            return Timestamp(unit, shape, optional=optional, default=default)
     if kind == "INT":
         dtype = "bool" if domain == "bool_domain" else "int64"
         limits = _limits(content) if domain == "int_domain" else None
@@ -147,10 +157,10 @@ def _narrowed(bound: float | int | None) -> float | None:
 
 def filled(given: Message, feature: Feature, shape: Shape) -> Any:
     """The DefaultValue of a dense tensor, in each of its places."""
-    one: Any = given.number("float_value" if isinstance(feature, Float32) else "int_value")
+    one: Any = given.number("float_value" if feature.kind == "float" else "int_value")
     if feature.kind == "bytes":
         one = given.text("bytes_value")
-        one = one if isinstance(feature, Text) else one.encode("utf-8", "surrogateescape")
+        one = one if feature.is_text else one.encode("utf-8", "surrogateescape")
     if math.prod([size or 0 for size in shape]) > _MOST_FILLED:
         raise inexpressible("default_value", f"a default of at most {_MOST_FILLED} values", f"shape {shape}")
     for size in reversed(shape):
@@ -166,17 +176,14 @@ def feature_messages(column: str, feature: Feature) -> list[Message]:
         message = Message()
         message.add("name", key)
         message.add("type", Word(TYPE_OF_KIND[kind]))
-        _add_presence(message, feature, shape=_stored_shape(feature) if len(keys) == 1 else (None,))
+        _add_presence(message, feature, shape=feature.stored_shape if len(keys) == 1 else (None,))
         if len(keys) == 1:
             _add_domain(message, feature)
-        elif isinstance(feature, Sparse) and key == keys[0]:
-            message.add("int_domain", submessage(min=0, max=feature.size - 1))  # TFX takes the size from here
+        elif feature.sparse_size is not None and key == keys[0]:
+            # TFX takes the size from here.
+            message.add("int_domain", submessage(min=0, max=feature.sparse_size - 1))
         messages.append(message)
     return messages
-
-
-def _stored_shape(feature: Feature) -> Shape:
-    return () if isinstance(feature, Tensor) else feature.shape
 
 
 def _add_presence(message: Message, feature: Feature, *, shape: Shape) -> None:
@@ -195,25 +202,11 @@ def _add_presence(message: Message, feature: Feature, *, shape: Shape) -> None:
 
 
 def _add_domain(message: Message, feature: Feature) -> None:
-    if isinstance(feature, Label):
-        domain = submessage(min=0, max=feature.count - 1)
-        domain.add("is_categorical", True)
-        message.add("int_domain", domain)
-    elif isinstance(feature, Int64) and dtype_name(feature.dtype) == "bool":
-        message.add("bool_domain", Message())
-    elif isinstance(feature, Int64) and (feature.range is not None or dtype_name(feature.dtype) != "int64"):
-        low, high = feature.range or integer_bounds(feature.dtype)
-        if high <= _INT64_MOST:  # uint64 is stored bit for bit, and its upper half has no domain
-            message.add("int_domain", submessage(min=low, max=high))
-    elif isinstance(feature, Float32) and feature.range is not None:
-        ends = {
-            name: end for name, end in zip(("min", "max"), feature.range, strict=True) if math.isfinite(end)
-        }
-        message.add("float_domain", submessage(**ends))
-    elif isinstance(feature, Text):
-        message.add("natural_language_domain", Message())
-    elif isinstance(feature, (Image, Mask)):
-        message.add("image_domain", Message())
+    domain = feature.tfx_domain()
+    if domain is not None:
+        field, members = domain
+        words = {name: Word(value) if isinstance(value, str) else value for name, value in members.items()}
+        message.add(field, submessage(**words))
 
 
 def submessage(**fields: Scalar) -> Message:
@@ -269,8 +262,8 @@ def _group_message(columns: Mapping[str, Feature]) -> Message:
             messages[0].add("annotation", annotation)
         for message in messages:
             group.add("feature", message)
-        if isinstance(feature, Sparse):
-            sparse.add("sparse_feature", _sparse_message(column, feature))
+        if feature.sparse_size is not None:
+            sparse.add("sparse_feature", _sparse_message(column, feature, feature.sparse_size))
     return Message(group.fields + sparse.fields)
 
 
@@ -279,12 +272,12 @@ def _says_all(message: Message, column: str, feature: Feature) -> bool:
     return message.text("name") == column and plain == feature
 
 
-def _sparse_message(column: str, feature: Sparse) -> Message:
+def _sparse_message(column: str, feature: Feature, size: int) -> Message:
     index_key, value_key = feature.record_keys(column)
     message = Message()
     message.add("name", feature.key or column)
     shape = Message()
-    shape.add("dim", submessage(size=feature.size))
+    shape.add("dim", submessage(size=size))
     message.add("dense_shape", shape)
     message.add("index_feature", submessage(name=index_key.encode("utf-8")))
     message.add("value_feature", submessage(name=value_key.encode("utf-8")))
@@ -475,11 +468,12 @@ class _Group:
             return
         feature = read_feature(self.messages[key], self.around)
         shape, given = dense.message("shape"), dense.message("default_value")
-        if not isinstance(feature, (Int64, Float32, Bytes, Text)) or (shape is None and given is None):
+        if feature.storage != "list" or (shape is None and given is None):
             return
         sizes = fixed_shape(shape) if shape is not None else feature.shape
         default = ABSENT if given is None else filled(given, feature, sizes)
-        self._take(key, [key], key, replace(feature, shape=sizes, optional=False, default=default))
+        changed = replace(feature, shape=sizes, optional=False, default=default)  # type: ignore[call-arg]
+        self._take(key, [key], key, changed)
 
     def _partitioned(self, key: str, ragged: Message) -> None:
         if key in self.taken:
@@ -495,11 +489,13 @@ class _Group:
             else:
                 lengths.append(partition.text("row_length"))
         feature = read_feature(self.messages[key], self.around)
-        if not isinstance(feature, (Int64, Float32, Bytes, Text)):
+        if feature.storage != "list":
             raise inexpressible(key, "numbers, bytes or text in a ragged tensor", type(feature).__name__)
         shape = (None,) * (1 + len(lengths)) + tuple(sizes)
         optional = not feature.required
-        changed = replace(feature, shape=shape, partitions=tuple(lengths), optional=optional, default=ABSENT)
+        changed = replace(  # type: ignore[call-arg]
+            feature, shape=shape, partitions=tuple(lengths), optional=optional, default=ABSENT
+        )
         self._take(key, [key, *lengths], key, changed)
 
     def _take(self, at: str, keys: list[str], column: str, feature: Feature) -> None:

@@ -19,7 +19,7 @@ from rekord.dataset.samplers import all_numbers
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Feature, Int64, Label
+from rekord.schema import Feature, Label
 from rekord.schema.messages import near_miss, shown
 
 Counts: TypeAlias = "dict[Any, int]"
@@ -287,8 +287,9 @@ class Labelled:
 
     def name_of(self, value: Any) -> str:
         """How a class is called."""
-        if isinstance(self.feature, Label) and self.feature.names is not None:
-            return str(self.feature.names[value])
+        names = self.feature.class_names
+        if names is not None:
+            return str(names[value])
         return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
     def places(self, value: Any) -> Ids:
@@ -322,7 +323,7 @@ class Labelled:
         # A command line has only texts: the names of classes, or ids beside them.
         if given in self._value_of:
             return self._value_of[given]
-        numeric = isinstance(self.feature, (Int64, Label))
+        numeric = self.feature.as_given == "int"
         is_number = given.removeprefix("-").isdecimal() and len(given) < 20
         return int(given) if numeric and is_number else given
 

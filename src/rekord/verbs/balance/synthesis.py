@@ -22,7 +22,7 @@ from rekord.dataset.order import Order
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
 from rekord.report.formatting import byte_size
-from rekord.schema import Feature, Float32, Int64, Label, Schema, Tensor
+from rekord.schema import Feature, Schema
 from rekord.schema.messages import near_miss, shown
 from rekord.transforms.augment import Augmentation, roll_of
 from rekord.transforms.base import Row
@@ -261,13 +261,14 @@ def _chosen(schema: Schema, by: str, columns: Sequence[str] | None) -> list[str]
 
 
 def _is_vector(feature: Feature) -> bool:
-    if not isinstance(feature, (Int64, Float32, Label, Tensor)) or None in feature.shape:
-        return False
-    return not isinstance(feature, Tensor) or np.dtype(feature.dtype).kind in "biuf"
+    if None in feature.shape or feature.as_given in ("int", "float"):
+        return None not in feature.shape
+    is_tensor = feature.storage == "blob" and feature.dtype is not None
+    return is_tensor and np.dtype(feature.dtype).kind in "biuf"
 
 
 def _is_category(feature: Feature) -> bool:
-    return isinstance(feature, Label) or np.dtype(feature.dtype).kind == "b"
+    return feature.class_count is not None or np.dtype(feature.dtype).kind == "b"
 
 
 def _may_be_missing(schema: Schema, name: str) -> bool:

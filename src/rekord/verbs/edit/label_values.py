@@ -21,7 +21,7 @@ from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.feeds.sql.tables import Indexed
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Int64, Label, Schema, Text
+from rekord.schema import Feature, Int64, Label, Schema, Text, of_type
 from rekord.schema.interop.label_map import label_map_text
 from rekord.schema.messages import near_miss, shown
 from rekord.storage.local import read_error
@@ -107,7 +107,7 @@ def column_of(old: Old, column: Any) -> str:
     """The column whose labels are meant."""
     schema = old.schema
     if column is None:
-        labels = [name for name, feature in schema.context.items() if isinstance(feature, Label)]
+        labels = list(of_type(schema.context, Label))
         usual = [name for name in ("label", "labels") if name in schema.context]
         found = labels if len(labels) == 1 else [name for name in usual if name in labels] or usual
         if not found:
@@ -119,7 +119,7 @@ def column_of(old: Old, column: Any) -> str:
             )
         return found[0]
     feature = schema[column]
-    if not isinstance(feature, (Label, Int64)) or column not in schema.context or len(feature.shape) > 1:
+    if feature.as_given != "int" or column not in schema.context or len(feature.shape) > 1:
         raise refused(
             f"`{column[:60]}` holds no classes",
             "a Label or an Int64, of one value or a list of them",
@@ -402,7 +402,7 @@ def _key(path: str, named: Mapping[str, int], label: str, schema: Schema, key: s
 
 def _check_key(path: str, key: str, schema: Schema) -> None:
     feature = schema[key]
-    if key not in schema.context or not isinstance(feature, (Int64, Label, Text, Bytes)) or feature.shape:
+    if key not in schema.context or feature.as_given not in ("int", "str", "bytes") or feature.shape:
         raise _refused(path, 1, "a key that is one text or one whole number", f"`{key[:60]}`")
 
 

@@ -19,7 +19,7 @@ from rekord.dataset.postprocess import Batch
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error, located
 from rekord.location import Location
-from rekord.schema import Label, Schema, Text
+from rekord.schema import Schema
 from rekord.schema.messages import shown
 from rekord.storage.local import LOCAL, PathLike
 from rekord.storage.transaction import read_bytes
@@ -387,12 +387,12 @@ def _texts_left(
 ) -> list[str]:
     """Columns that seem to say the class in words too, and stay as they are."""
     feature = old.schema[changed.before.column]
-    if not isinstance(feature, Label) or feature.shape or not changed.before.names:
+    if feature.class_count is None or feature.shape or not changed.before.names:
         return []
     columns = [
         name
         for name, one in old.schema.context.items()
-        if isinstance(one, Text) and not one.shape and name not in known
+        if one.is_text and not one.shape and name not in known
     ]
     for split, new in made.items():
         numbers = np.flatnonzero(new.renamed & new.before.valid)[:_SAMPLED].tolist()

@@ -17,7 +17,7 @@ from rekord import _core
 from rekord.codec.columns import Array
 from rekord.codec.images.inspect import FORMATS
 from rekord.errors import RekordError, error
-from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Label, Mask, Text
+from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Label, Mask, Text, of_type
 from rekord.schema.features import BOX_SIDES
 from rekord.schema.interop.label_map import label_map_text, read_label_map
 from rekord.storage.local import write_error
@@ -64,9 +64,9 @@ def roles_of(records: Records, format: str) -> Roles:
     """The roles of a split's columns: by their types where they are declared, by their keys and names else."""
     features = {name: one for name, one in records.features.items() if name not in records.split.schema.steps}
     image = _image(features, format)
-    masks = [
-        name for name, one in features.items() if isinstance(one, Mask) and one.of in (None, image)
-    ] or _found(features, (Bytes, Image), "image/segmentation/class/encoded", "mask")
+    masks = [name for name, one in of_type(features, Mask).items() if one.of in (None, image)] or _found(
+        features, (Bytes, Image), "image/segmentation/class/encoded", "mask"
+    )
     boxes, pixels = _box_columns(features)
     extras = {
         role: found[0]
@@ -91,7 +91,7 @@ def roles_of(records: Records, format: str) -> Roles:
 
 
 def _image(features: Mapping[str, Feature], format: str) -> str:
-    found = [name for name, one in features.items() if isinstance(one, Image)]
+    found = list(of_type(features, Image))
     if len(found) > 1:
         found = [name for name in found if name == "image" or features[name].key == "image/encoded"] or found
     if not found:
@@ -109,19 +109,19 @@ def _image(features: Mapping[str, Feature], format: str) -> str:
 
 
 def _label(features: Mapping[str, Feature]) -> str | None:
-    declared = [name for name, one in features.items() if isinstance(one, Label) and one.shape == ()]
+    declared = [name for name, one in of_type(features, Label).items() if one.shape == ()]
     found = declared if len(declared) == 1 else [name for name in declared if name == "label"]
     return _only(found or _found(features, (Int64, Label), "image/class/label", "label"))
 
 
 def _box_columns(features: Mapping[str, Feature]) -> tuple[str | tuple[str, ...] | None, bool]:
-    declared = [name for name, one in features.items() if isinstance(one, Boxes)]
+    declared = list(of_type(features, Boxes))
     if declared:
         return declared[0], False
     pixels = [
         name
         for name, one in features.items()
-        if isinstance(one, Float32) and one.shape == (None, 4) and name in ("boxes", "bbox")
+        if one.as_given == "float" and one.shape == (None, 4) and name in ("boxes", "bbox")
     ]
     if pixels:
         return pixels[0], True

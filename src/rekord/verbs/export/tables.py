@@ -20,7 +20,7 @@ from rekord.codec.columns import Array, Column, Optional, Ragged, SparseColumn, 
 from rekord.errors import error
 from rekord.feeds.dataframes import arrow_batches
 from rekord.location import Location
-from rekord.schema import Boxes, Bytes, Feature, Image, Label, Mask, Sparse, Tensor
+from rekord.schema import Feature
 from rekord.sources.tables import with_schema
 from rekord.storage.transaction import Output
 from rekord.verbs.export.reading import Labels, Options, Records, refuse_columns, unwritable
@@ -32,10 +32,13 @@ if TYPE_CHECKING:
 def plain_values(column: Column | Any, feature: Feature | None = None) -> list[Any]:
     """The values of all rows: numbers, texts, bytes, nested lists of them, and None where there is none.
 
-    A sparse vector is the pair [indices, values]. Floats have the fewest digits that give them back, or all of them
-    where the feature takes no number that would have to be rounded.
+    A sparse vector is the pair [indices, values], a point in time text in ISO 8601. Floats have the fewest digits
+    that give them back, or all of them where the feature takes no number that would have to be rounded.
     """
-    short = _all_digits if getattr(feature, "rounding", "nearest") == "exact" else _few_digits
+    exact = getattr(feature, "rounding", "nearest") == "exact"
+    short: Callable[[Array], Array] = _all_digits if exact else _few_digits
+    if _is_time(column):
+        short = _iso_texts(None if feature is None else feature.time_zone)
     if isinstance(column, np.ndarray):
         values: list[Any] = short(column).tolist()
         return values
@@ -67,6 +70,20 @@ def _objects(values: list[Any]) -> Array:
     out = np.empty(len(values), object)
     out[:] = values
     return out
+
+
+def _is_time(column: Any) -> bool:
+    """Whether these are points in time, of which text files have text in ISO 8601."""
+    values = column.values if isinstance(column, (Optional, Ragged)) else column
+    return isinstance(values, np.ndarray) and values.dtype.kind == "M"
+
+
+def _iso_texts(zone: str | None) -> Callable[[Array], Array]:
+    def texts(values: Array) -> Array:
+        naive = np.datetime_as_string(values)
+        return naive if zone is None else np.char.add(naive, "Z")
+
+    return texts
 
 
 def _all_digits(values: Array) -> Array:
@@ -105,6 +122,8 @@ def check_finite(records: Records, batch: Mapping[str, Any], first: int, rows: i
 
 
 def _first_odd(column: Any, rows: int) -> int | None:
+    if _is_time(column):
+        return None
     if isinstance(column, Optional):
         return _first_odd(np.where(_like(column.valid, column.values), column.values, 0), rows)
     if isinstance(column, SparseColumn):
@@ -124,9 +143,9 @@ def _like(valid: Array, values: Array) -> Array:
     return valid.reshape(-1, *[1] * (values.ndim - 1))
 
 
-def named(records: Records, name: str, label: Label, first: int) -> Callable[[list[Any]], list[Any]]:
+def named(records: Records, name: str, label: Feature, first: int) -> Callable[[list[Any]], list[Any]]:
     """A function that puts the names of classes in the place of their ids."""
-    names = label.names or ()
+    names = label.class_names or ()
 
     def one(value: Any, row: int) -> Any:
         if value is None:
@@ -150,8 +169,8 @@ def named(records: Records, name: str, label: Label, first: int) -> Callable[[li
 
 def check_names(features: Mapping[str, Feature], labels: Labels) -> None:
     """Names can be asked for only where there are some."""
-    found = {name: one for name, one in features.items() if isinstance(one, Label)}
-    if labels == "names" and not any(one.names for one in found.values()):
+    found = {name: one for name, one in features.items() if one.class_count is not None}
+    if labels == "names" and not any(one.class_names for one in found.values()):
         first = next(iter(found), None)
         raise error(
             "U605",
@@ -196,7 +215,7 @@ def check_jsonl(records: Records, options: Options) -> None:
     complex_ones = {
         name: repr(feature)[:40]
         for name, feature in records.features.items()
-        if isinstance(feature, Tensor) and getattr(feature.dtype, "kind", "") == "c"
+        if getattr(feature.dtype, "kind", "") == "c"
     }
     refuse_columns("JSON", complex_ones, holds="numbers, texts, bytes and lists of them")
 
@@ -213,9 +232,9 @@ def write_jsonl(records: Records, output: Output, options: Options, *, gzipped: 
             columns = []
             for name, feature in features.items():
                 values = plain_values(batch[name], feature)[:rows]
-                if options.labels == "names" and isinstance(feature, Label) and feature.names:
+                if options.labels == "names" and feature.class_names:
                     values = named(records, name, feature, first)(values)
-                octets = isinstance(feature, (Bytes, Image, Mask))
+                octets = feature.kind == "bytes" and feature.dtype is None and not feature.is_text
                 columns.append(_with_octets(values) if octets else values)
             sink.write(encoder.encode_lines(list(map(row_of, *columns))))
             total += rows
@@ -279,12 +298,11 @@ def write_csv(
             arrays = []
             for name, column in batch.items():
                 label = features[name]
-                wanted = options.labels == "names" and isinstance(label, Label) and label.names
+                wanted = options.labels == "names" and label.class_names
                 values: Any = None
-                if wanted or name in lists:
+                if wanted or name in lists or _is_time(column):
                     values = plain_values(column, features[name])[:rows]
                     if wanted:
-                        assert isinstance(label, Label)
                         values = named(records, name, label, first)(values)
                 arrays.append(_texts(values) if values is not None else _array(column)[:rows])
             buffer = pa.BufferOutputStream()
@@ -298,11 +316,10 @@ def write_csv(
 
 
 def _fits(feature: Feature) -> bool:
-    if isinstance(feature, (Bytes, Image, Mask, Sparse, Boxes)) or len(feature.shape) > 1:
+    octets = feature.kind == "bytes" and feature.dtype is None and not feature.is_text
+    if octets or feature.storage == "parallel" or len(feature.shape) > 1:
         return False
-    return not isinstance(feature, Tensor) or (
-        not feature.shape and getattr(feature.dtype, "kind", "") != "c"
-    )
+    return feature.storage == "list" or (not feature.shape and getattr(feature.dtype, "kind", "") != "c")
 
 
 def _array(column: Column) -> Any:
@@ -339,7 +356,7 @@ def write_parquet(records: Records, output: Output, options: Options) -> int:
     # Sets and dicts throughout: a record may have thousands of keys.
     again = set() if first is None else {name for name in schema.names if _repeats(first.column(name))}
     features = records.features if records.split.batch_map is None else {}
-    whole = {name for name in schema.names if isinstance(features.get(name), (Image, Mask))}
+    whole = {name for name in schema.names if name in features and features[name].is_picture}
     numbers = {field.name for field in schema if pa.types.is_primitive(field.type)}
     leaves = _leaves(schema)
     sink = pa.PythonFile(output, "w")
@@ -440,7 +457,16 @@ def _write_group(
 ) -> None:
     table = pa.Table.from_batches(gathered)
     # One batch of records that are far larger than the first ones can be too much for a group.
-    write(table, max(1, min(len(table), len(table) * GROUP_BYTES // max(size_bytes, 1))))
+    try:
+        write(table, max(1, min(len(table), len(table) * GROUP_BYTES // max(size_bytes, 1))))
+    except pa.ArrowInvalid as failure:
+        raise error(
+            "U674",
+            "a time is too far from today for Parquet, which has no seconds",
+            expected="times that 64 bits of milliseconds hold",
+            found=str(failure)[:60],
+            do="export to .arrow, or leave the column out: columns=[…]",
+        ) from failure
 
 
 def _repeats(column: Any) -> bool:

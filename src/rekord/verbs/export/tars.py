@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Label, Mask, Tensor, Text
+from rekord.schema import Feature, Image, Mask, of_type
 from rekord.storage.transaction import Output, StagedFolder
 from rekord.verbs.export.images import as_text, seen
 from rekord.verbs.export.reading import (
@@ -49,7 +49,7 @@ def check_tar(records: Records, options: Options) -> None:
     wrong = {
         name: f"a list of {type(feature).__name__}"
         for name, feature in records.features.items()
-        if isinstance(feature, Bytes) and feature.shape
+        if feature.as_given == "bytes" and feature.shape
     }
     refuse_columns("WebDataset", wrong, holds="pictures, bytes, arrays, numbers and texts")
     members = _members(records, options)
@@ -99,11 +99,11 @@ def _key(name: str) -> str:
 
 def _members(records: Records, options: Options) -> dict[str, _Member]:
     features, steps = records.features, records.split.schema.steps
-    images = [name for name, one in features.items() if isinstance(one, Image)]
-    images = images or [name for name, one in features.items() if _is(name, one, Bytes, _IMAGE_KEYS)]
+    images = list(of_type(features, Image))
+    images = images or [name for name, one in features.items() if _is(name, one, ("bytes",), _IMAGE_KEYS)]
     main = images[0] if len(images) == 1 else "image"
-    masks = [name for name, one in features.items() if isinstance(one, Mask)]
-    masks = masks or [name for name, one in features.items() if _is(name, one, Bytes, _MASK_KEYS)]
+    masks = list(of_type(features, Mask))
+    masks = masks or [name for name, one in features.items() if _is(name, one, ("bytes",), _MASK_KEYS)]
     found: dict[str, _Member] = {}
     for name, feature in features.items():
         if name in steps:
@@ -117,31 +117,35 @@ def _members(records: Records, options: Options) -> dict[str, _Member]:
     return found
 
 
-def _is(name: str, feature: Feature, kind: Any, names: tuple[str, ...]) -> bool:
-    return isinstance(feature, kind) and feature.shape == () and (name in names or feature.key in names)
+def _is(name: str, feature: Feature, given: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    return feature.as_given in given and feature.shape == () and (name in names or feature.key in names)
 
 
 def _member(name: str, feature: Feature, options: Options) -> _Member:
     prefix = re.sub(r"[^a-z0-9_.-]", "_", name.lower().replace("/", ".")).strip(".") + "."
-    if _is(name, feature, (Text, Bytes), _NAME_KEYS):
+    if _is(name, feature, ("str", "bytes"), _NAME_KEYS):
         return _Member("name")
-    if isinstance(feature, (Image, Mask)):
+    if feature.is_picture:
         return _Member("picture", prefix)
-    if isinstance(feature, Bytes):
+    if feature.as_given == "bytes":
         return _Member("bytes", prefix)
-    fixed = isinstance(feature, (Int64, Float32)) and feature.shape and None not in feature.shape
-    if isinstance(feature, (Tensor, Boxes)) or fixed or _is_matrix(feature):
+    many = feature.storage != "list" and feature.sparse_size is None  # tensors and boxes
+    fixed = _is_number(feature) and feature.shape and None not in feature.shape
+    if many or fixed or _is_matrix(feature):
         return _Member("array", prefix)
-    if _is(name, feature, (Int64, Label), ("label",)) and options.labels == "ids":
+    if _is(name, feature, ("int",), ("label",)) and options.labels == "ids":
         return _Member("class")
-    if name == "text" and isinstance(feature, Text) and feature.shape == ():
+    if name == "text" and feature.is_text and feature.shape == ():
         return _Member("text")
     return _Member("json")
 
 
 def _is_matrix(feature: Feature) -> bool:
-    numbers = isinstance(feature, (Int64, Float32)) and not getattr(feature, "partitions", ())
-    return numbers and len(feature.shape) > 1
+    return _is_number(feature) and len(feature.record_keys("x")) == 1 and len(feature.shape) > 1
+
+
+def _is_number(feature: Feature) -> bool:
+    return feature.as_given in ("int", "float") and feature.class_count is None
 
 
 def _values(
@@ -151,7 +155,7 @@ def _values(
         return column  # rows of it are arrays
     feature = records.features[name]
     values = plain_values(column, feature)
-    if options.labels == "names" and isinstance(feature, Label) and feature.names:
+    if options.labels == "names" and feature.class_names:
         return named(records, name, feature, first)(values)
     return values
 

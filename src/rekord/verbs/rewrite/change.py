@@ -26,11 +26,10 @@ from rekord.schema.messages import near_miss, shown
 from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, Row, SourceFile
 from rekord.sources.image_folder import groups, printable
 from rekord.storage.router import ANYWHERE
+from rekord.transforms.base import is_texts
 from rekord.transforms.numeric import cast as cast_transform
 
 _ALIASES = {"int": "int64", "float": "float32", "str": "text", "string": "text"}
-_NUMBERS = (Int64, Float32, Label, Tensor)
-_TEXTS = (Text, Bytes)
 _CASTABLE = {*INTEGERS, *FLOATS, "float64", "text", "bytes"}
 
 
@@ -137,18 +136,31 @@ def change_of(
 
 def cast_column(column: Any, name: str, read: Feature, made: Feature, *, lossy: bool) -> Any:
     """A column of one feature as values for another."""
-    if isinstance(read, _TEXTS) and isinstance(made, (*_TEXTS, Label)):
-        return _texts(column, lossy=lossy) if isinstance(made, (Text, Label)) else column
-    if not isinstance(read, (*_NUMBERS, *_TEXTS)) or not isinstance(made, (*_NUMBERS, *_TEXTS)):
+    if _is_time(read) != _is_time(made) and read.family == made.family and read.family:
+        # Whole numbers and times are stored alike: the unit of the times is declared.
+        ticks = np.dtype(np.int64) if _is_time(read) else made.dtype
+        return _mapped(column, lambda values: values.astype(np.int64).view(ticks))
+    if is_texts(read) and (is_texts(made) or made.class_count is not None):
+        return column if made.as_given == "bytes" else _texts(column, lossy=lossy)
+    if not (_is_number(read) or is_texts(read)) or not (_is_number(made) or is_texts(made)):
         return column  # what does not fit is said by the encoder
     dtype = _dtype_of(made)
     if dtype == _dtype_of(read) or not {dtype, _dtype_of(read)} <= _CASTABLE:
         return column
-    if isinstance(read, _NUMBERS) and isinstance(made, _NUMBERS):
+    if _is_number(read) and _is_number(made):
         apply = _cast(name, dtype, lossy=lossy).bind(Schema({name: _flat(read)})).apply
         return _mapped(column, lambda values: apply({name: values})[name])
     apply = _cast(name, dtype, lossy=lossy).bind(Schema({name: read})).apply
     return [apply({name: column[row]})[name] for row in range(len(column))]
+
+
+def _is_number(feature: Feature) -> bool:
+    is_tensor = feature.storage == "blob" and feature.dtype is not None
+    return is_tensor or feature.as_given in ("int", "float")
+
+
+def _is_time(feature: Feature) -> bool:
+    return getattr(feature.dtype, "kind", "") == "M"
 
 
 def _dtype_of(feature: Feature) -> str:
@@ -159,11 +171,11 @@ def _dtype_of(feature: Feature) -> str:
 
 def _flat(feature: Feature) -> Feature:
     """All values of a column of numbers as one list."""
-    if isinstance(feature, Label):
+    if feature.class_count is not None:
         return Int64((None,))
-    if isinstance(feature, Tensor):
+    if feature.storage == "blob":
         return Tensor(feature.dtype, (None,))
-    made = Int64 if isinstance(feature, Int64) else Float32
+    made = Int64 if feature.kind == "int64" else Float32
     return made((None,), dtype=dtype_name_of(feature))
 
 
@@ -217,7 +229,7 @@ def _cast_feature(name: str, feature: Feature, wanted: Any) -> Feature:
             "cast", f"{shown(wanted)} is no type", f'cast={{"{name[:40]}": "int64"}}', feature=name
         )
     dtype = _ALIASES.get(wanted, wanted)
-    if isinstance(feature, Label) and dtype == "int64":
+    if feature.class_count is not None and dtype == "int64":
         return feature  # which is stored as that
     made: Feature = _cast(name, dtype, lossy=True).bind(Schema({name: feature})).schema[name]
     same = type(made) is type(feature) and dtype_name_of(made) == dtype_name_of(feature)
