@@ -461,7 +461,7 @@ def _write_group(
         write(table, max(1, min(len(table), len(table) * GROUP_BYTES // max(size_bytes, 1))))
     except pa.ArrowInvalid as failure:
         raise error(
-            "U674",
+            "U676",
             "a time is too far from today for Parquet, which has no seconds",
             expected="times that 64 bits of milliseconds hold",
             found=str(failure)[:60],
