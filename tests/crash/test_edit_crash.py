@@ -24,6 +24,7 @@ from rekord.verbs.edit.append import appended
 from rekord.verbs.edit.common import Edited, Target
 from rekord.verbs.edit.delete import deleted
 from rekord.verbs.edit.relabel import relabelled
+from rekord.verbs.options import WriteOptions
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(), "label": rk.Label(["cat", "dog", "cow"])})
 ROWS = [{"x": i, "text": f"row {i}", "label": i // 4} for i in range(12)]
@@ -31,8 +32,8 @@ MORE = [{"x": 100 + i, "text": f"more {i}", "label": "cow"} for i in range(5)]
 NEVER_LINKED_SECONDS = 60
 
 VERBS: dict[str, Callable[[Path, Target], Edited]] = {
-    "append": lambda path, target: appended(path, iter(MORE), target),
-    "append files": lambda path, target: appended(path, path.parent / "more.csv", target),
+    "append": lambda path, target: appended(path, iter(MORE), target, WriteOptions()),
+    "append files": lambda path, target: appended(path, path.parent / "more.csv", target, WriteOptions()),
     "delete": lambda path, target: deleted(path, target, where=lambda batch: batch["x"] == 5),
     "delete by number": lambda path, target: deleted(path, target, where=[0, 1, 2, 3, 11]),
     "relabel": lambda path, target: relabelled(path, target, {"dog": "cat"}),
