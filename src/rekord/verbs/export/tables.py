@@ -460,10 +460,12 @@ def _write_group(
     try:
         write(table, max(1, min(len(table), len(table) * GROUP_BYTES // max(size_bytes, 1))))
     except pa.ArrowInvalid as failure:
+        if "timestamp" not in str(failure):
+            raise
         raise error(
             "U676",
-            "a time is too far from today for Parquet, which has no seconds",
-            expected="times that 64 bits of milliseconds hold",
+            "a timestamp is out of range for Parquet, which has no unit of seconds",
+            expected="timestamps that 64 bits of milliseconds hold",
             found=str(failure)[:60],
             do="export to .arrow, or leave the column out: columns=[…]",
         ) from failure
