@@ -237,7 +237,7 @@ def _(place):
 
 @cell("pandas", "wrong type", "S130")
 def _(place):
-    frame = pd.DataFrame({"x": pd.to_datetime(["2026-01-01"])})
+    frame = pd.DataFrame({"x": pd.to_timedelta(["1 day"])})
     return place.case(lambda: rk.sources.pandas(frame), row=0, feature="x")
 
 
@@ -263,7 +263,7 @@ def _(place):
 
 @cell("huggingface", "wrong type", "S130")
 def _(place):
-    return place.case(lambda: in_huggingface("x", [datetime.datetime(2026, 1, 1)]), row=0, feature="x")
+    return place.case(lambda: in_huggingface("x", [datetime.timedelta(days=1)]), row=0, feature="x")
 
 
 @cell("huggingface", "missing file", "E329")

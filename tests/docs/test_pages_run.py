@@ -25,6 +25,7 @@ IDS = [str(page.relative_to(DOCS).with_suffix("")) for page in PAGES]
 # Pages that only lead to others, describe, or are generated from docstrings.
 PROSE = {
     "errors",
+    "explain/architecture",
     "explain/benchmark",
     "howto/index",
     "reference/index",

@@ -410,7 +410,7 @@ def test_a_stream_comes_in_rows_with_its_images_still_encoded(tmp_path):
 
 
 def test_features_that_have_no_like_leave_the_schema_to_the_rows():
-    dates = hf.Features({"t": hf.Value("timestamp[s]"), "i": hf.Value("int64")})
+    dates = hf.Features({"t": hf.Value("duration[s]"), "i": hf.Value("int64")})
     source = huggingface(hf.Dataset.from_dict({"t": [0, 1], "i": [1, 2]}, features=dates))
     assert source.facts().schema is None
     with pytest.raises(RekordError) as caught:

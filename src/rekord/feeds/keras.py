@@ -122,7 +122,9 @@ def _one_or_dict(columns: dict[str, Any], names: tuple[str, ...], *, single: boo
 def _labels(known: Known, y: Columns) -> tuple[str, ...]:
     if y is not None:
         return _named(known, "y", y)
-    found = tuple([name for name, feature in known.items() if feature.class_count is not None])
+    found = tuple(
+        [name for name, feature in known.items() if feature is not None and feature.class_count is not None]
+    )
     if len(found) == 1:
         return found
     proposed = found[-1:] or [name for name in ("y", "label") if name in known] or [*known][-1:] or ["label"]
