@@ -176,7 +176,9 @@ def _checked_size(size: object, shape: object, owner: str, column: str | None) -
 
 def checked_partitions(value: object, shape: Shape, owner: str, column: str | None) -> tuple[str, ...]:
     """The keys of row lengths, one for each unknown dimension but the outermost."""
-    if not isinstance(value, (tuple, list)) or not all(isinstance(key, str) and key for key in value):
+    if not isinstance(value, (tuple, list)) or not all(
+        isinstance(key, str) and key and is_unicode(key) for key in value
+    ):
         raise refuse(
             "S103",
             f"{owner} has partitions that are not record keys",

@@ -331,3 +331,9 @@ def test_the_fewer_letters_a_name_has_the_nearer_a_near_miss_must_be(name, known
 
 def test_of_several_near_misses_the_nearest_is_meant():
     assert near_miss("lable", ["labels", "label", "table"]) == "label"
+
+
+def test_partitions_are_record_keys_of_unicode():
+    with pytest.raises(SchemaError) as caught:
+        Int64(shape=(None, None), partitions=("lengths\udc80",))
+    assert caught.value.code == "S103"
